@@ -55,10 +55,10 @@ delete_if_truncated() {
 }
 
 # Text and a labeled task, a tokenizer of 1,000 pieces, and fairseq's binarized data.
-step corpus python -m fairseq_linformer.corpus.python_docs "$demo/corpus"
-step pieces python -m fairseq_linformer.corpus.sentencepiece_model train "$demo/spm" \
+step corpus python -m fairseq_linformer.data.python_docs "$demo/corpus"
+step pieces python -m fairseq_linformer.data.sentencepiece_model train "$demo/spm" \
     --input "$demo/corpus/text/train.txt" --vocab-size 1000 --fold-case
-step encode python -m fairseq_linformer.corpus.sentencepiece_model encode "$demo/spm/spm.model" \
+step encode python -m fairseq_linformer.data.sentencepiece_model encode "$demo/spm/spm.model" \
     --input "$demo"/corpus/{text/{train,valid}.txt,task/{train,valid}.input0} \
     --output "$demo"/pieces/{text/{train,valid}.txt,task/{train,valid}.input0}
 step binarize-text fairseq-preprocess --only-source --srcdict "$demo/spm/dict.txt" \

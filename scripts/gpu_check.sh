@@ -20,9 +20,9 @@ export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=${OMP_NUM_THRE
 
 if [ "${1:-}" = --prepare ]; then
     data=$out/data
-    "$python" -m fairseq_linformer.corpus.python_docs "$data/corpus"
-    "$python" -m fairseq_linformer.corpus.sentencepiece_model train "$data/spm" --input "$data/corpus/text/train.txt" --vocab-size 1000 --fold-case
-    "$python" -m fairseq_linformer.corpus.sentencepiece_model encode "$data/spm/spm.model" \
+    "$python" -m fairseq_linformer.data.python_docs "$data/corpus"
+    "$python" -m fairseq_linformer.data.sentencepiece_model train "$data/spm" --input "$data/corpus/text/train.txt" --vocab-size 1000 --fold-case
+    "$python" -m fairseq_linformer.data.sentencepiece_model encode "$data/spm/spm.model" \
         --input "$data"/corpus/{text/{train,valid}.txt,task/{train,valid}.input0} \
         --output "$data"/pieces/{text/{train,valid}.txt,task/{train,valid}.input0}
     # Words that never occur fill the dictionary to the size of GPT-2's, so that rates are those of a base model.

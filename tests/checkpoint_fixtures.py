@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_linformer.corpus import sentencepiece_model
+from fairseq_linformer.data import sentencepiece_model
 from fairseq_linformer.models import LinformerRobertaModel
 
 from . import fairseq_commands

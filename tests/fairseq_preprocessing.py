@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from fairseq_linformer.corpus.tokenizer import bytes_of_symbols
+from fairseq_linformer.data.tokenizer import bytes_of_symbols
 
 from .fairseq_commands import command
 

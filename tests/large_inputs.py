@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fairseq_linformer.corpus.sentencepiece_model import train_model
+from fairseq_linformer.data.sentencepiece_model import train_model
 from fairseq_linformer.machine import process_bytes
 
 ROOT = Path(__file__).parents[1]

@@ -13,8 +13,8 @@ import pytest
 from fairseq_linformer.cli import build_parser, main
 
 from .checkpoints.encoders import save_encoder
+from .data import task_files as files
 from .forked_worker import forked_workers
-from .task_data import files
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "data/README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairseq_linformer.corpus.plan import make_plan
-from fairseq_linformer.corpus.sources import parse_source
+from fairseq_linformer.data.plan import make_plan
+from fairseq_linformer.data.sources import parse_source
 from fairseq_linformer.errors import first_line
 
 

@@ -8,7 +8,7 @@ import pytest
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction.result import read, write
 
-from .corpus.corpora import build_documents, write_text
+from .data.corpora import build_documents, write_text
 from .fairseq_preprocessing import write_gpt2
 from .fault_seeds import SEEDS
 from .reproduction.test_result import result

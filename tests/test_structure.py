@@ -17,12 +17,11 @@ STANDS_ON = {
     "modules": (),
     "models": ("modules",),
     "huggingface": ("modules",),
-    "corpus": (),
-    "task_data": ("corpus",),
-    "checkpoints": ("models", "huggingface", "corpus"),
-    "evaluation": ("checkpoints", "task_data"),
+    "data": (),
+    "checkpoints": ("models", "huggingface", "data"),
+    "evaluation": ("checkpoints",),
     "analysis": ("checkpoints",),
-    "benchmark": ("models", "corpus"),
+    "benchmark": ("models", "data"),
     "training": ("evaluation", "benchmark"),
     "linearization": ("training",),
     "reproduction": ("analysis", "benchmark", "linearization"),
@@ -31,7 +30,7 @@ STANDS_ON = {
 """Each package may import these, and all that those import. Files next to the packages, such as ``files.py``, are for
 everybody and import none of them."""
 NEITHER = ("fairseq", "transformers")
-NOT_IMPORTED = {"modules": NEITHER, "huggingface": ("fairseq",), "corpus": NEITHER, "task_data": NEITHER}
+NOT_IMPORTED = {"modules": NEITHER, "huggingface": ("fairseq",), "data": NEITHER}
 
 OTHERS = ("_name", "_processes")
 """Private names of other packages, which this one has too: a key of hydra's, the processes of a pool."""

@@ -18,7 +18,7 @@ from ..checkpoints.transformers_loading import (
 )
 from ..checkpoints.transformers_tokenizer import find_tokenizer
 from ..config import LinformerConfig
-from ..corpus.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
 from ..files import sha256
 from ..huggingface import LinformerPreTrainedConfig  # the package registers the Linformer with AutoModel
 from ..models.authors_plugin import is_authors_state_dict

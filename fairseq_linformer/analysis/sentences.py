@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..corpus.documents import UnfitDocument, read_documents, read_line_documents, split_paragraphs
-from ..corpus.plan import make_plan, planned_source
-from ..corpus.sources import check_outside, parse_source
+from ..data.documents import UnfitDocument, read_documents, read_line_documents, split_paragraphs
+from ..data.plan import make_plan, planned_source
+from ..data.sources import check_outside, parse_source
 from ..files import sha256
 
 BREAK_MODES = ("packed", "lines")

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from ..corpus.binarized import BinarizedWriter, token_dtype
+from ..data.binarized import BinarizedWriter, token_dtype
 from ..fairseq_log import read_split
 from ..machine import process_bytes
 from ..resources import PLUGIN

@@ -8,7 +8,7 @@ import fairseq
 import torch
 
 from .. import __version__
-from ..corpus.tokenizer_files import DICTIONARY
+from ..data.tokenizer_files import DICTIONARY
 from ..files import check_can_be_written, check_new_folder, new_folder, write_lines
 from ..models.distillation import NEW_LM_HEAD
 from ..models.roberta_eps import EPS_ARCHITECTURE

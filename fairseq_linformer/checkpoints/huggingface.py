@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FLAGS, TokenizerFiles, find_tokenizer_files
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FLAGS, TokenizerFiles, find_tokenizer_files
 from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,

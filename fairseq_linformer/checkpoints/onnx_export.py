@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..corpus.tokenizer_files import (
+from ..data.tokenizer_files import (
     DICTIONARY,
     GPT2_FILES,
     SENTENCEPIECE_FILE,

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..corpus.tokenizer import WordPiece
-from ..corpus.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..data.tokenizer import WordPiece
+from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
 from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK, LinformerTokenizer
 from .fast_tokenizer import build_fast_tokenizer
 

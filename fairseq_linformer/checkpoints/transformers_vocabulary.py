@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..corpus.tokenizer import bytes_of_symbols
-from ..corpus.tokenizer_files import GPT2_FILES, WORDPIECE_FILE
-from ..corpus.wordpiece import check_added_tokens, check_entries, normalize
+from ..data.tokenizer import bytes_of_symbols
+from ..data.tokenizer_files import GPT2_FILES, WORDPIECE_FILE
+from ..data.wordpiece import check_added_tokens, check_entries, normalize
 from .transformers_loading import load_from_transformers
 
 END_OF_TEXT = "<|endoftext|>"

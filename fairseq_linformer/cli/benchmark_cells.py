@@ -170,7 +170,7 @@ def build_finetuning_cells(options: argparse.Namespace) -> list:
     """Measurements of ``benchmark finetuning``."""
     from ..benchmark.models import FAIRSEQ_MODELS
     from ..benchmark.train_process import FinetuningCell
-    from ..corpus.tokenizer_files import DICTIONARY
+    from ..data.tokenizer_files import DICTIONARY
     from ..evaluation.encoded_rows import is_prepared, read_prepared_task
     from ..models.dictionaries import read_dictionary
     from ..training.data import check_complete, describe_data

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from ..task_data.tasks import TASKS
+from ..data.tasks import TASKS
 from .parsers import UnknownOption, add_command, add_runs, add_tokenizer, add_truncation, tokenizer_files
 
 

@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from ..corpus.tokenizer_files import TokenizerFiles, choose_tokenizer
-from ..task_data.truncation import TRUNCATIONS
+from ..data.tokenizer_files import TokenizerFiles, choose_tokenizer
+from ..data.truncation import TRUNCATIONS
 
 RENAMED: dict[str, dict[str, str]] = {
     command: {f"--{old}": f"--{new}" for old, _, new in (word.partition(":") for word in words.split())}

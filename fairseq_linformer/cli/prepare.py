@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from ..corpus.options import MAX_SKIPPED, CorpusOptions
-from ..corpus.sources import PRESETS
-from ..task_data.tasks import TASKS
-from ..task_data.truncation import MAX_POSITIONS, TRUNCATIONS
+from ..data.options import MAX_SKIPPED, CorpusOptions
+from ..data.sources import PRESETS
+from ..data.tasks import TASKS
+from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
 from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation, tokenizer_files
 
 SOURCE = (
@@ -110,7 +110,7 @@ def _parse_part(text: str) -> tuple[int, int]:
 
 
 def _pretraining(options: argparse.Namespace) -> str:
-    from ..corpus.pretraining import prepare_corpus
+    from ..data.pretraining import prepare_corpus
 
     names = ("valid_share", "shards", "unique_paragraphs", "chunk_mib", "max_skipped")
     tokenizer = {"gpt2": options.gpt2_bpe, "sentencepiece": options.sentencepiece_model, "wordpiece": options.wordpiece}
@@ -119,7 +119,7 @@ def _pretraining(options: argparse.Namespace) -> str:
 
 
 def _sentencepiece(options: argparse.Namespace) -> str:
-    from ..corpus.sentencepiece_training import prepare_sentencepiece
+    from ..data.sentencepiece_training import prepare_sentencepiece
 
     sample = (options.sample_mib, options.model_type, options.fold_case)
     return prepare_sentencepiece(options.out, options.source, options.vocab_size, *sample)
@@ -164,9 +164,9 @@ def _add_task(subcommands, task) -> None:
 
 
 def _task(options: argparse.Namespace) -> str:
-    from ..corpus.tokenizer import load_tokenizer
-    from ..task_data.manifest import summarize_task
-    from ..task_data.prepare import prepare_task
+    from ..data.prepare_task import prepare_task
+    from ..data.task_manifest import summarize_task
+    from ..data.tokenizer import load_tokenizer
 
     task = TASKS[options.data]
     files = tokenizer_files(options)

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from ..checkpoints.files import get_cfg_section
 from ..checkpoints.models import build_model, open_checkpoint
-from ..corpus.manifest import MANIFEST
-from ..corpus.tokenizer import Tokenizer, load_tokenizer
-from ..corpus.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..data.manifest import MANIFEST
+from ..data.tokenizer import Tokenizer, load_tokenizer
+from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..data.truncation import TRUNCATIONS, check_truncation, truncate
 from ..files import read_json
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.shapes import EMBEDDINGS, PADDING_IDX, choose_head, max_positions
-from ..task_data.truncation import TRUNCATIONS, check_truncation, truncate
 
 LABELS = f"label/{DICTIONARY}"
 """The labels, next to a checkpoint."""

@@ -9,16 +9,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..corpus.manifest import MANIFEST
-from ..corpus.options import MAX_SKIPPED
-from ..corpus.tokenizer import FIRST_ID
+from ..data.manifest import MANIFEST
+from ..data.options import MAX_SKIPPED
+from ..data.task_rows import clean_row, scale_score
+from ..data.task_source import open_source
+from ..data.tasks import TASKS, Task
+from ..data.tokenizer import FIRST_ID
 from ..files import read_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_labels
 from ..progress import Progress
-from ..task_data.task_rows import clean_row, scale_score
-from ..task_data.task_source import open_source
-from ..task_data.tasks import TASKS, Task
 from .classifier import Encoding, FairseqClassifier
 from .example_files import Example
 from .strided import StridedClassifier

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..task_data.tasks import TASKS
+from ..data.tasks import TASKS
 from . import predict, scores
 from .classifier import FairseqClassifier
 from .encoded_rows import (

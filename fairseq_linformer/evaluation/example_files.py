@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..corpus.streams import MAX_BYTES, count_lines, read_numbered_lines
-from ..task_data.task_rows import LINE_BREAKS
-from ..task_data.tasks import TASKS
+from ..data.streams import MAX_BYTES, count_lines, read_numbered_lines
+from ..data.task_rows import LINE_BREAKS
+from ..data.tasks import TASKS
 
 FORMATS = {".tsv": "tsv", ".jsonl": "jsonl", ".json": "jsonl", ".txt": "text"}
 """Formats by suffix of the file name."""

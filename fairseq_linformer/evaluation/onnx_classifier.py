@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..checkpoints.files import ONNX_GRAPH
 from ..checkpoints.onnx_session import open_session
-from ..corpus.tokenizer_files import WORDPIECE_FILE
+from ..data.tokenizer_files import WORDPIECE_FILE
 from ..errors import first_line
 from ..files import read_json
 from .classifier import Encoding

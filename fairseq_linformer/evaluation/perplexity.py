@@ -11,7 +11,7 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model, open_checkpoint
-from ..corpus.tokenizer_files import DICTIONARY
+from ..data.tokenizer_files import DICTIONARY
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary
 from ..models.shapes import EMBEDDINGS, max_positions

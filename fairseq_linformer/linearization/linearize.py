@@ -24,7 +24,7 @@ from ..checkpoints.files import (
     write_checkpoint,
 )
 from ..checkpoints.from_transformers import MODEL, read_transformers, to_linformer, write_model
-from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..files import check_can_be_written, check_data_path, check_new_folder, new_folder, sha256, write_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary

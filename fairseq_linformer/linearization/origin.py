@@ -8,7 +8,7 @@ from typing import Any
 from ..checkpoints.files import is_fairseq_checkpoint
 from ..checkpoints.roberta import converted_init
 from ..checkpoints.transformers_encoder import hash_weights
-from ..corpus.tokenizer_files import DICTIONARY
+from ..data.tokenizer_files import DICTIONARY
 from ..files import read_json, sha256, write_json
 from ..models.distillation import TEACHER_KEY
 from .options import TRAINING_OPTIONS, Linearization

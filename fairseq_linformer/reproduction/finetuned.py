@@ -5,10 +5,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from ..corpus.tokenizer_files import DICTIONARY
+from ..data.tasks import TASKS
+from ..data.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
 from ..models.dictionaries import describe_difference, read_dictionary
-from ..task_data.tasks import TASKS
 from ..training.data import check_folder
 from ..training.grid import rank_settings
 from ..training.run_folder import merge_provenance

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..corpus.manifest import MANIFEST
-from ..corpus.tokenizer import load_tokenizer
-from ..corpus.tokenizer_files import DICTIONARY, FLAGS_TEXT, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
+from ..data.manifest import MANIFEST
+from ..data.prepare_task import prepare_task
+from ..data.tasks import Task
+from ..data.tokenizer import load_tokenizer
+from ..data.tokenizer_files import DICTIONARY, FLAGS_TEXT, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
+from ..data.truncation import TRUNCATIONS
 from ..evaluation.classifier import LABELS
 from ..evaluation.encoded_rows import is_prepared
 from ..files import read_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary
-from ..task_data.prepare import prepare_task
-from ..task_data.tasks import Task
-from ..task_data.truncation import TRUNCATIONS
 from .initial_checkpoint import InitialCheckpoint
 
 

@@ -16,13 +16,13 @@ import torch
 
 from ..checkpoints.files import is_fairseq_checkpoint, training_seconds
 from ..checkpoints.provenance import RESULT
-from ..corpus.tokenizer_files import DICTIONARY
+from ..data.tasks import Task
+from ..data.tokenizer_files import DICTIONARY
 from ..evaluation.classifier import FairseqClassifier
 from ..evaluation.encoded_rows import is_prepared
 from ..evaluation.evaluate import EvaluationData, evaluate
 from ..files import check_can_be_written, read_json, write_json
 from ..models.datasets import open_dataset
-from ..task_data.tasks import Task
 from . import local
 from .arguments import BASE, check_run_name
 from .checkpoints import LAST

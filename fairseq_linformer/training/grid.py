@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from ..data.tasks import TASKS, Task
 from ..evaluation.scores import format_unit, format_values
-from ..task_data.tasks import TASKS, Task
 
 Result = Mapping[str, Any]
 """A result.json, see ``finetune.build_result``."""

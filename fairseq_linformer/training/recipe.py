@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..data.tasks import Task
 from ..resources import CONFIGS
-from ..task_data.tasks import Task
 from .initial_checkpoint import InitialCheckpoint
 from .job import quote
 

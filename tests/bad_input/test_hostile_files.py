@@ -17,13 +17,13 @@ from omegaconf import OmegaConf
 
 from fairseq_linformer.analysis.spectrum_result import read_spectrum
 from fairseq_linformer.cli import main
-from fairseq_linformer.corpus.streams import open_stream, reject_damaged
+from fairseq_linformer.data.prepare_task import prepare_task
+from fairseq_linformer.data.streams import open_stream, reject_damaged
+from fairseq_linformer.data.tasks import TASKS
+from fairseq_linformer.data.tsv import TsvZip
 from fairseq_linformer.evaluation.encoded_rows import open_dataset
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.models.fairseq_fixes import evaluate_literal, load_weights_only
-from fairseq_linformer.task_data.prepare import prepare_task
-from fairseq_linformer.task_data.tasks import TASKS
-from fairseq_linformer.task_data.tsv import TsvZip
 
 from .cases import CASES
 from .world import EXECUTED, Code

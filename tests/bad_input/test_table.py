@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fairseq_linformer.task_data.tasks import TASKS
+from fairseq_linformer.data.tasks import TASKS
 
 from ..cli.test_parsers import COMMANDS
 from .cases import CASES

@@ -56,7 +56,7 @@ def _save_bpe(folder):
     """RoBERTa's byte-level BPE with a few merges, in the order of fairseq's dictionary."""
     import transformers
 
-    from fairseq_linformer.corpus.tokenizer import bytes_of_symbols
+    from fairseq_linformer.data.tokenizer import bytes_of_symbols
 
     merges = [("l", "o"), ("lo", "w"), ("n", "e"), ("ne", "w"), ("Ġ", "t")]
     symbols = [*bytes_of_symbols(), *("".join(pair) for pair in merges)]

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from fairseq_linformer.checkpoints.fast_tokenizer import build_fast_tokenizer
 from fairseq_linformer.checkpoints.sentencepiece_normalizer import RULES, build_normalizer
 from fairseq_linformer.checkpoints.transformers_tokenizer import find_tokenizer
-from fairseq_linformer.corpus.sentencepiece_model import list_pieces, train_model, write_dictionary
+from fairseq_linformer.data.sentencepiece_model import list_pieces, train_model, write_dictionary
 from fairseq_linformer.huggingface import LinformerTokenizer
 
 from ..checkpoint_fixtures import TEXT

@@ -18,8 +18,8 @@ from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggi
 from fairseq_linformer.checkpoints.provenance import collect_provenance  # noqa: E402
 from fairseq_linformer.checkpoints.transformers_vocabulary import read_vocabulary  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
-from fairseq_linformer.corpus.tokenizer import load_tokenizer  # noqa: E402
-from fairseq_linformer.corpus.tokenizer_files import find_tokenizer_files  # noqa: E402
+from fairseq_linformer.data.tokenizer import load_tokenizer  # noqa: E402
+from fairseq_linformer.data.tokenizer_files import find_tokenizer_files  # noqa: E402
 from fairseq_linformer.models import LinformerRobertaModel, RobertaEpsModel  # noqa: E402
 
 from .encoders import TEXTS, save_encoder  # noqa: E402

@@ -25,20 +25,20 @@ from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.checkpoints.provenance import collect_provenance
 from fairseq_linformer.checkpoints.transformers_loading import read_weight_files
 from fairseq_linformer.config import LinformerConfig
-from fairseq_linformer.corpus import manifest as corpus_manifest
-from fairseq_linformer.corpus.documents import UnfitDocument, read_documents, split_paragraphs
-from fairseq_linformer.corpus.plan import make_plan, planned_source
-from fairseq_linformer.corpus.sources import parse_source
-from fairseq_linformer.corpus.tokenizer import load_tokenizer
-from fairseq_linformer.corpus.tokenizer_files import choose_tokenizer
+from fairseq_linformer.data import manifest as corpus_manifest
+from fairseq_linformer.data.documents import UnfitDocument, read_documents, split_paragraphs
+from fairseq_linformer.data.plan import make_plan, planned_source
+from fairseq_linformer.data.sources import parse_source
+from fairseq_linformer.data.task_source import open_source
+from fairseq_linformer.data.tasks import TASKS
+from fairseq_linformer.data.tokenizer import load_tokenizer
+from fairseq_linformer.data.tokenizer_files import choose_tokenizer
 from fairseq_linformer.evaluation.encoded_rows import read_prepared_task
 from fairseq_linformer.evaluation.example_files import read_examples
 from fairseq_linformer.fairseq_log import parse_line
 from fairseq_linformer.models.dictionaries import read_dictionary, read_labels
 from fairseq_linformer.models.fairseq_fixes import evaluate_literal
 from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
-from fairseq_linformer.task_data.task_source import open_source
-from fairseq_linformer.task_data.tasks import TASKS
 from fairseq_linformer.training.checkpoints import is_intact
 from fairseq_linformer.training.compose import compose_config
 from fairseq_linformer.training.run_folder import read_config

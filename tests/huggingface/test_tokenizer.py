@@ -15,7 +15,7 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
 
 from fairseq_linformer.checkpoints.transformers_tokenizer import find_tokenizer
-from fairseq_linformer.corpus import sentencepiece_model
+from fairseq_linformer.data import sentencepiece_model
 from fairseq_linformer.huggingface import LinformerTokenizer
 from fairseq_linformer.huggingface.tokenization_linformer import read_token_ids
 from fairseq_linformer.models.hub_bpe import _choose_bpe

@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 import transformers
 
 from ..checkpoints.encoders import save_encoder
-from ..task_data import files
+from ..data import task_files as files
 
 ROOT = Path(__file__).parents[2]
 LICENSE = "---\nlicense: apache-2.0\n---\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairseq_linformer.corpus.binarized import BinarizedWriter
+from fairseq_linformer.data.binarized import BinarizedWriter
 from fairseq_linformer.models import datasets
 
 from ..damaged_data import DAMAGE

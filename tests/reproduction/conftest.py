@@ -7,7 +7,7 @@ import pytest
 from fairseq_linformer.cli import main
 
 from ..checkpoints.encoders import save_encoder
-from ..task_data import files
+from ..data import task_files as files
 
 
 @pytest.fixture(scope="session")

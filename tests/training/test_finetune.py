@@ -11,7 +11,7 @@ import time
 import pytest
 
 from fairseq_linformer.checkpoints.from_transformers import from_transformers
-from fairseq_linformer.task_data.tasks import TASKS
+from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.training.data import DataOptions, prepare_data
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 

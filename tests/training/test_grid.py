@@ -1,6 +1,6 @@
 """The best setting of a grid, the run of its median, and both in words."""
 
-from fairseq_linformer.task_data.tasks import TASKS
+from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.training.grid import format_headline, format_table, median_run, rank_settings
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairseq_linformer.checkpoints.files import read_checkpoint
-from fairseq_linformer.task_data.tasks import TASKS
+from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 from fairseq_linformer.training.recipe import CONFIG, Recipe
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from ...benchmark.timing import choose_clock, num_threads
 from ...checkpoints.files import ONNX_GRAPH
 from ...checkpoints.onnx_export import check_packages, to_onnx
-from ...corpus.tokenizer_files import DICTIONARY
+from ...data.tokenizer_files import DICTIONARY
 from ...evaluation.classifier import FairseqClassifier
 from ...evaluation.encoded_rows import read_prepared_rows
 from ...evaluation.onnx_classifier import OnnxClassifier

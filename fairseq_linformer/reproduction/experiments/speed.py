@@ -17,9 +17,9 @@ from ...benchmark.cells import BenchmarkCell
 from ...benchmark.models import FAIRSEQ_MODELS, PYPI_MODELS, missing_requirement
 from ...benchmark.timing import num_threads
 from ...benchmark.train_process import FinetuningCell, ProcessCell, SharesCell
-from ...corpus.tokenizer_files import DICTIONARY
+from ...data.tasks import TASKS
+from ...data.tokenizer_files import DICTIONARY
 from ...models.dictionaries import read_dictionary
-from ...task_data.tasks import TASKS
 from ...training.data import describe_data
 from ..cells import GPU, SMOKE, measure
 from ..display import Table

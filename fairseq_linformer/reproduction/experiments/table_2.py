@@ -31,7 +31,7 @@ from typing import Any
 
 from ...checkpoints.files import read_checkpoint, replace_checkpoint
 from ...checkpoints.from_transformers import MODEL
-from ...task_data.tasks import TASKS
+from ...data.tasks import TASKS
 from ...training.checkpoints import LAST
 from ...training.finetune import FinetuningJob, finetune, open_job
 from ...training.recipe import GRID_LRS, Recipe, build_grid, run_names

@@ -1,0 +1,205 @@
+"""English text that every Python installation includes, so that the demo needs no network.
+
+    python -m fairseq_linformer.data.python_docs OUT
+
+writes
+
+    OUT/text/train.txt    OUT/text/valid.txt          text for pretraining
+    OUT/task/train.input0 OUT/task/train.label        a classification task from the same text:
+    OUT/task/valid.input0 OUT/task/valid.label        which package is this docstring from?
+
+A document is a topic of ``help()`` (``pydoc_data.topics``) or a docstring of the standard library, about 2 million
+characters in total. Sources are parsed, not imported: imports have side effects (``import antigravity`` opens a
+browser). The output is deterministic for a given Python version.
+"""
+
+import argparse
+import ast
+import hashlib
+import re
+import sys
+import sysconfig
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ..files import write_lines
+
+# Tests describe nothing. Distributors split off or omit the other folders; without them the corpus of Debian's Python
+# nearly equals that of python.org's.
+SKIPPED_FOLDERS = frozenset(
+    ["__pycache__", "dist-packages", "idle_test", "idlelib", "lib2to3", "site-packages", "test", "tests", "turtledemo"]
+)
+VALID_PERCENT = 10
+NUM_CLASSES = 8
+MIN_WORDS = 5
+"""Minimum length of a labeled example: "Return an iterator." could be from any package."""
+HIDDEN_NAME = "this"
+"""Replaces package names in labeled examples."""
+
+
+class Document(NamedTuple):
+    """A document and its package."""
+
+    package: str | None
+    """Top-level package; None for a top-level module or a ``help()`` topic."""
+    paragraphs: list[str]
+    """Each on one line, with single spaces."""
+
+    @property
+    def text(self) -> str:
+        """The paragraphs on one line."""
+        return " ".join(self.paragraphs)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it is held out: one document in ten, by a hash of its text alone."""
+        return int(hashlib.sha256(self.text.encode()).hexdigest(), 16) % 100 < VALID_PERCENT
+
+
+def split_text(text: str) -> list[str]:
+    """The nonempty paragraphs of ``text`` (separated by blank lines), white space collapsed."""
+    paragraphs = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
+    return [paragraph for paragraph in paragraphs if paragraph]
+
+
+def extract_docstrings(source: bytes) -> list[str]:
+    """Dedented docstrings of a module, its classes and its functions.
+
+    Raises:
+        SyntaxError: this Python cannot parse ``source``.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "invalid escape sequence"
+        tree = ast.parse(source)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented))
+    return [text for text in docstrings if text]
+
+
+def extract_topics(source: bytes) -> list[str]:
+    """The values of the dictionary in ``pydoc_data/topics.py``, sorted by key. Raises ValueError if there is none."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "topics":
+            topics = ast.literal_eval(node.value)
+            return [topics[key] for key in sorted(topics)]
+    raise ValueError("pydoc_data/topics.py has no dictionary named topics")
+
+
+def _read_texts(library: Path) -> Iterator[tuple[str | None, str]]:
+    """(package, raw text): the topics, then the docstrings in the order of their files."""
+    topic_file = library / "pydoc_data" / "topics.py"
+    if topic_file.is_file():  # some distributions omit it; the docstrings are enough
+        for text in extract_topics(topic_file.read_bytes()):
+            yield None, text
+    files = {file.relative_to(library).as_posix(): file for file in library.rglob("*.py")}
+    for name in sorted(files):
+        folders = name.split("/")[:-1]
+        if SKIPPED_FOLDERS.intersection(folders):
+            continue
+        try:
+            docstrings = extract_docstrings(files[name].read_bytes())
+        except SyntaxError:
+            continue  # templates and the like
+        for text in docstrings:
+            yield (folders[0] if folders else None), text
+
+
+def collect_documents(library: Path) -> list[Document]:
+    """All documents of a standard library, without exact duplicates, in a fixed order.
+
+    Raises:
+        ValueError: ``library`` has no documented source.
+    """
+    documents: dict[str, Document] = {}
+    for package, text in _read_texts(Path(library)):
+        document = Document(package, split_text(text))
+        if document.paragraphs:
+            documents.setdefault(document.text, document)
+    if not documents:
+        raise ValueError(f"library must have documented Python source, got {library}")
+    return list(documents.values())
+
+
+def build_examples(documents: list[Document], num_classes: int = NUM_CLASSES) -> dict[str, list[tuple[str, str]]]:
+    """Build the task "which package is this docstring from?".
+
+    The classes are the ``num_classes`` packages with the most docstrings. Their names are replaced in all examples, so
+    that the text does not contain the label; examples that become duplicates are dropped.
+
+    Returns:
+        ``{"train": [(text, label), ...], "valid": [...]}``, split as ``text/valid.txt`` is.
+
+    Raises:
+        ValueError: ``num_classes`` is below 2, or there are fewer packages.
+    """
+    if num_classes < 2:
+        raise ValueError(f"classes must be at least 2, got {num_classes}")
+    candidates = [
+        (document.package, document)
+        for document in documents
+        if document.package and not document.package.startswith("_") and len(document.text.split()) >= MIN_WORDS
+    ]
+    counts = Counter(package for package, _ in candidates)
+    if len(counts) < num_classes:
+        raise ValueError(f"classes must be at most {len(counts)}, the packages with docstrings, got {num_classes}")
+    # By count, then by name: ties must not depend on the file system.
+    names = sorted(counts, key=lambda name: (-counts[name], name))[:num_classes]
+    hidden = re.compile(r"\b({})\b".format("|".join(map(re.escape, names))), re.IGNORECASE)
+
+    examples: dict[str, list[tuple[str, str]]] = {"train": [], "valid": []}
+    seen = set()
+    # Training first: of two equal examples, the one for validation is dropped.
+    for package, document in sorted(candidates, key=lambda candidate: candidate[1].is_valid):
+        text = hidden.sub(HIDDEN_NAME, document.text)
+        if package in names and text not in seen:
+            seen.add(text)
+            examples["valid" if document.is_valid else "train"].append((text, package))
+    return examples
+
+
+def write_corpus(out, library: Path | None = None, num_classes: int = NUM_CLASSES) -> None:
+    """Write text and task to the folder ``out``; each file is written atomically.
+
+    Args:
+        library: folder of the standard library; by default that of the running Python.
+        num_classes: of the task.
+
+    Raises:
+        ValueError: ``library`` has too few documents, or ``num_classes`` is below 2.
+        OSError: ``out`` cannot be written.
+    """
+    out = Path(out)
+    documents = collect_documents(library or Path(sysconfig.get_path("stdlib")))
+    examples = build_examples(documents, num_classes)
+    for split in ("train", "valid"):
+        lines: list[str] = []
+        for document in documents:
+            if document.is_valid == (split == "valid"):
+                # A blank line between documents, as in fairseq's RoBERTa examples.
+                lines += [""] * bool(lines) + document.paragraphs
+        write_lines(out / "text" / f"{split}.txt", lines)
+        write_lines(out / "task" / f"{split}.input0", (text for text, _ in examples[split]))
+        write_lines(out / "task" / f"{split}.label", (label for _, label in examples[split]))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line described in this module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_linformer.data.python_docs",
+        description="Write Python's own documentation as pretraining text and a classification task.",
+    )
+    parser.add_argument("out", metavar="OUT", help="folder for text/ and task/")
+    parser.add_argument("--library", type=Path, help="standard library to read (default: that of this Python)")
+    parser.add_argument("--classes", type=int, default=NUM_CLASSES, help="classes of the task (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    try:
+        write_corpus(options.out, options.library, options.classes)
+    except (OSError, ValueError) as error:
+        sys.exit(f"python_docs: {error}")
+
+
+if __name__ == "__main__":
+    main()

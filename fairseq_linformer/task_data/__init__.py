@@ -1,1 +1,0 @@
-"""Classification and regression tasks, from their published files to fairseq's ``sentence_prediction`` layout."""

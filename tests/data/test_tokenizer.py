@@ -1,0 +1,111 @@
+"""Token IDs and .bin/.idx files are byte-identical to fairseq's own preprocessing."""
+
+import numpy as np
+import pytest
+from fairseq.data import Dictionary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_linformer.data import sentencepiece_model
+from fairseq_linformer.data.binarized import BinarizedWriter
+from fairseq_linformer.data.tokenizer import GPT2, SentencePiece, Tokenizer, _read_entries
+
+from ..fairseq_preprocessing import gpt2_encode, preprocess, write_gpt2
+
+LINES = ["Hello hello world's  best", "", "I'm 12 naïve 日本 \U0001f600 \t tab", "lower lower low", "</s> <mask>"]
+
+
+@pytest.fixture(scope="module")
+def gpt2_files(tmp_path_factory):
+    return write_gpt2(tmp_path_factory.mktemp("gpt2"))
+
+
+def binarize(tokenizer, lines, out):
+    writer = BinarizedWriter(out / "lines", tokenizer.dtype)
+    for start in range(0, len(lines), 2):
+        writer.add(*tokenizer.encode(lines[start : start + 2]))
+    writer.finish()
+    assert sorted(path.name for path in out.iterdir()) == ["lines.bin", "lines.idx"]
+    return [(out / f"lines.{end}").read_bytes() for end in ("bin", "idx")]
+
+
+@pytest.mark.slow
+def test_gpt2_equals_fairseq_preprocessing(gpt2_files, tmp_path):
+    text, encoded = tmp_path / "text", tmp_path / "encoded"
+    text.write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
+    gpt2_encode(gpt2_files, [text], [encoded])
+    (tmp_path / "out").mkdir()
+    expected = preprocess(encoded, gpt2_files / "dict.txt", tmp_path / "stock")
+    assert binarize(GPT2(gpt2_files), LINES, tmp_path / "out") == expected
+
+
+@pytest.mark.slow
+def test_sentencepiece_equals_fairseq_preprocessing(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("the cat sat on the mat\n" * 20 + "".join(line + "\n" for line in LINES if line))
+    (tmp_path / "model").write_bytes(sentencepiece_model.train_model([text], vocab_size=60, fold_case=True))
+    sentencepiece_model.write_dictionary(tmp_path / "model", tmp_path / "dict.txt")
+    lines = ["the CAT", "", "sat\u00a0mat \u4e2d\u6587 unseen", "a"]
+    (tmp_path / "lines").write_text("".join(line + "\n" for line in lines))
+    sentencepiece_model.encode_file(tmp_path / "model", tmp_path / "lines", tmp_path / "pieces")
+    (tmp_path / "out").mkdir()
+    expected = preprocess(tmp_path / "pieces", tmp_path / "dict.txt", tmp_path / "stock")
+    tokenizer = SentencePiece(tmp_path / "model")
+    assert binarize(tokenizer, lines, tmp_path / "out") == expected
+    assert "".join(line + "\n" for line in tokenizer.dictionary) == (tmp_path / "dict.txt").read_text()
+
+
+@pytest.mark.slow
+@settings(max_examples=50, deadline=None)
+@given(st.text())
+def test_gpt2_ids_equal_fairseqs_encoder(gpt2_files, text):
+    from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
+
+    reference = get_encoder(str(gpt2_files / "encoder.json"), str(gpt2_files / "vocab.bpe"))
+    text = text.encode("utf-8", "replace").decode()
+    assert GPT2(gpt2_files)._encode([text]) == [reference.encode(text)]
+
+
+def test_dtype_equals_fairseqs():
+    from fairseq.data.indexed_dataset import best_fitting_int_dtype
+
+    for size in (1, 65495, 65496, 70000):
+        assert Tokenizer(["x 1"] * size, {}, np.arange(3), {}).dtype == best_fitting_int_dtype(size + 4)
+
+
+def test_fairseq_reads_uint32_data(tmp_path):
+    from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+    writer = BinarizedWriter(tmp_path / "x", np.uint32)
+    writer.add(np.array([70000, 2, 5]), np.array([2, 1]))
+    writer.add(np.array([7, 8, 9]), np.array([3]))
+    writer.finish()
+    dataset = MMapIndexedDataset(str(tmp_path / "x"))
+    assert [item.tolist() for item in dataset] == [[70000, 2], [5], [7, 8, 9]]
+
+
+@pytest.mark.parametrize("content", ["a 1\n\x85 1\n\u2028 1\nb 1\n", "a 1\r\n\x85 1\r\n\u2028 1\r\nb 1"])
+def test_only_line_ends_separate_entries(content, tmp_path):
+    """``str.splitlines`` also splits at U+0085 and U+2028, which are pieces of models on some texts."""
+    (tmp_path / "dict.txt").write_text(content, newline="")
+    entries = _read_entries(tmp_path / "dict.txt", content.encode())
+    assert entries == ["a 1", "\x85 1", "\u2028 1", "b 1"]
+    assert [entry.split(" ")[0] for entry in entries] == Dictionary.load(str(tmp_path / "dict.txt")).symbols[4:]
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("vocab.bpe", None, "vocab.bpe does not exist"),
+        ("encoder.json", "{", "encoder.json"),
+        ("encoder.json", "{}", "encoder.json.*order"),
+        ("dict.txt", "a 1\n", "dict.txt .* 0 of"),
+    ],
+)
+def test_missing_or_mismatched_files_are_rejected(tmp_path, name, content, message):
+    write_gpt2(tmp_path)
+    (tmp_path / name).unlink()
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        GPT2(tmp_path)
