@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import subprocess
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -63,6 +64,31 @@ def provenance() -> dict[str, Any]:
     except (OSError, subprocess.CalledProcessError):
         commit = ""
     return {"commit": commit, "hardware": hardware(), "versions": versions(), "date": datetime.date.today().isoformat()}
+
+
+def merge_provenance(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """``commit``, ``hardware``, ``versions`` and the last ``date``; different values are joined by semicolons."""
+    merged = {name: merge_values([each[name] for each in measurements]) for name in ("hardware", "versions")}
+    commits = [each["commit"] for each in measurements if each["commit"]]
+    return {**merged, "date": max(each["date"] for each in measurements), "commit": _join(commits)}
+
+
+def merge_values(dicts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Merge dictionaries; different values of a key are joined by semicolons.
+
+    >>> merge_values([{"processor": "A", "cores": 2}, {"processor": "B", "cores": 2}])
+    {'processor': 'A; B', 'cores': 2}
+    """
+    merged = {}
+    for name in dict.fromkeys(name for one in dicts for name in one):
+        values = [one[name] for one in dicts if name in one]
+        merged[name] = values[0] if all(value == values[0] for value in values) else _join(values)
+    return merged
+
+
+def _join(values) -> str:
+    """Join the distinct values, in order."""
+    return "; ".join(dict.fromkeys(map(str, values)))
 
 
 def hardware() -> dict[str, Any]:

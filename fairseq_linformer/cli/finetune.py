@@ -83,6 +83,7 @@ def _finetune(options: argparse.Namespace) -> str:
     from ..training import recipe
     from ..training.data import DataOptions
     from ..training.finetune import FinetuningJob, default_name, finetune, submit
+    from ..training.slurm import Submission
 
     words = [*options.overrides, *options.unparsed]
     overrides = [word for word in words if not word.startswith("-")]
@@ -111,7 +112,7 @@ def _finetune(options: argparse.Namespace) -> str:
         DataOptions(options.source, tokenizer_files(options), options.truncation),
     )
     if options.slurm:
-        return submit(job, sbatch_options, options.dry_run)
+        return submit(job, Submission(sbatch_options=sbatch_options, dry_run=options.dry_run))
     results = finetune(job, options.dry_run)
     if options.dry_run:
         unfinished = len(recipes) - len(results)
@@ -132,7 +133,7 @@ def _find_device(folder: Path) -> str | None:
 
 
 def _report(task, results, folder: Path, recipes) -> list[str]:
-    from ..training.grid import format_headline, format_table, median_run, rank_settings
+    from ..training.ranking import format_headline, format_table, median_run, rank_settings
 
     result, lines = results[0], []
     if len(results) > 1:

@@ -46,7 +46,7 @@ def add_parser(commands) -> None:
 
 def _plan(options: argparse.Namespace) -> str:
     from ..benchmark.gpus import find_gpu
-    from ..training.plan import Run, check_runs, format_plan
+    from ..training.plan import PlannedRun, check_runs, format_plan
 
     words = options.config + options.unparsed  # argparse collects only adjacent positional arguments
     if flags := [word for word in words if word.startswith("-")]:
@@ -56,7 +56,7 @@ def _plan(options: argparse.Namespace) -> str:
         raise ValueError(f"plan takes one configuration, then overrides, got a second configuration: {wrong[0]}")
     gpu = find_gpu(options.gpu)
     if not options.check:
-        return format_plan(Run(config, words), gpu, options.gpus, options.utilization)
+        return format_plan(PlannedRun(config, words), gpu, options.gpus, options.utilization)
     if words or options.gpus is not None or options.utilization is not None:
         raise ValueError("--check takes only CONFIG and --gpu")
     return check_runs(config, gpu)

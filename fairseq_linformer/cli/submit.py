@@ -1,8 +1,9 @@
 """``fairseq-linformer submit``: a training job, or an array of jobs, for Slurm."""
 
 import argparse
+from dataclasses import replace
 
-from ..training.arguments import add_arguments
+from ..training.arguments import BASE, add_arguments, build_training_job
 from .parsers import add_command
 
 
@@ -34,14 +35,21 @@ def add_parser(commands) -> None:
 
 
 def _submit(options: argparse.Namespace) -> str:
-    from ..reproduction.experiments import array_members
-    from ..training.slurm import submit, submit_array
+    from ..reproduction.experiments import array_jobs
+    from ..training.slurm import Submission, submit, submit_array
 
     options.overrides += [word for word in options.unparsed if not word.startswith("-")]
     sbatch_options = [word for word in options.unparsed if word.startswith("-")]
+    submission = Submission(options.nodes, options.ntasks_per_node, sbatch_options, options.dry_run)
     if options.array is None:
         if options.tasks is not None:
             raise ValueError("--tasks needs --array table-2")
-        return submit(options, sbatch_options)
-    members = array_members(options.array, options.runs, options.tasks, options.device)
-    return submit_array(options, members, sbatch_options)
+        return submit(build_training_job(options, submission.processes), submission)
+    for name, default in (("name", ""), ("config", BASE)):
+        if (value := getattr(options, name)) != default:
+            raise ValueError(f"--{name} cannot be used with an array, whose members have their own, got {value}")
+    jobs = [
+        replace(job, overrides=(*job.overrides, *options.overrides), processes=submission.processes)
+        for job in array_jobs(options.array, options.runs, options.tasks, options.device)
+    ]
+    return submit_array(options.array, jobs, submission)

@@ -33,9 +33,9 @@ from ..models.shapes import head_names, max_positions, upgrade_names
 from ..modules.windows import ceil_div
 from ..resources import CONFIGS
 from ..training import local, run_folder
-from ..training.checkpoints import LAST
 from ..training.initial_checkpoint import open_initial_checkpoint
 from ..training.job import TrainingJob, quote
+from ..training.restore import LAST
 from .explained_variance import explained_variance
 from .options import Linearization
 from .origin import ORIGIN, check_finished, check_unfinished, describe_options, name_source, read_stored, write_origin
@@ -81,8 +81,8 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
     student = out / START
     if options.max_update:
         training = _build_job(options, out, teacher, length)
-        run_folder.is_new(training, advice="move it back, or choose another OUT")  # the run stores absolute paths
-        local.train(training, options.max_update)
+        # The run stores absolute paths.
+        local.train(training, options.max_update, advice="move it back, or choose another OUT")
         student = training.folder / run_folder.CHECKPOINTS / LAST
 
     def measure(checkpoint: Path) -> list[float]:

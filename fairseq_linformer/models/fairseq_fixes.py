@@ -45,8 +45,8 @@ NUM_RANKS_KEY = "num_shards"
 HALF_PRECISION = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16")
 TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 """Environment variables that torchrun sets."""
-_UNSUPPORTED = re.compile(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)")
-_REQUEST = re.compile(r"Tried to allocate ([\d.]+ \w+)")
+_REJECTED_TYPE = re.compile(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)")
+_ALLOCATION = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
 
 def fix_fairseq() -> None:
@@ -169,7 +169,7 @@ def check_uncompressed(path) -> None:
 
 def explain_failure(path, error: Exception, expected: str = "a PyTorch checkpoint") -> ValueError:
     """The error of a file that cannot be loaded: it contains code, or is truncated or of another format."""
-    if code := _UNSUPPORTED.search(str(error)):
+    if code := _REJECTED_TYPE.search(str(error)):
         return ValueError(f"{path} contains code ({code[1]}); a checkpoint may contain only weights and settings")
     return ValueError(f"{path} is truncated, or is not {expected}")
 
@@ -292,7 +292,7 @@ def fix_out_of_memory() -> None:
         except RuntimeError as error:  # torch.OutOfMemoryError is one
             if "out of memory" not in str(error):
                 raise
-            request = _REQUEST.search(str(error))
+            request = _ALLOCATION.search(str(error))
             raise RuntimeError(  # without "out of memory", which fairseq would catch
                 f"update {self.get_num_updates() + 1}: the GPU is full: "
                 f"{f'allocating {request[1]}' if request else 'an allocation'} failed; lower --batch-size and raise "
@@ -409,13 +409,13 @@ def fix_torchrun_on_cpu() -> None:
     same checkpoints, or divides by 0. ``fairseq-hydra-train`` imports the plugin too late, and is rejected."""
     call_main, init = distributed_utils.call_main, Trainer.__init__
 
-    def is_started() -> bool:
+    def is_under_torchrun() -> bool:
         return all(name in os.environ for name in TORCHRUN) and int(os.environ["WORLD_SIZE"]) > 1
 
     @wraps(call_main)
     def call_main_as_rank(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         options = cfg.distributed_training
-        if is_started() and options.distributed_init_method is None and _is_on_cpu(cfg.common):
+        if is_under_torchrun() and options.distributed_init_method is None and _is_on_cpu(cfg.common):
             options.distributed_init_method = "env://"
             options.distributed_world_size = int(os.environ["WORLD_SIZE"])
             options.distributed_rank = int(os.environ["RANK"])
@@ -425,7 +425,7 @@ def fix_torchrun_on_cpu() -> None:
 
     @wraps(init)
     def init_as_rank(self: Any, *args: Any, **kwargs: Any) -> None:
-        if is_started() and not dist.is_initialized():
+        if is_under_torchrun() and not dist.is_initialized():
             raise ValueError(
                 "fairseq-hydra-train under torchrun needs distributed_training.distributed_init_method=env://, and its "
                 "distributed_world_size, distributed_rank='${oc.env:RANK}', distributed_no_spawn=true, and "

@@ -8,10 +8,10 @@ from typing import Any
 from ..data.tasks import TASKS
 from ..data.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
+from ..machine import merge_provenance
 from ..models.dictionaries import describe_difference, read_dictionary
 from ..training.data import check_folder
-from ..training.grid import rank_settings
-from ..training.run_folder import merge_provenance
+from ..training.ranking import rank_settings
 from .result import Inputs, Result, Row, Rows, repeated
 from .statistics import MIN_SEEDS, Estimate, wilson
 from .text import describe_text, find_shards

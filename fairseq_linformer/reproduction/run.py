@@ -29,8 +29,8 @@ from ..files import read_json, write_json
 from ..models.shapes import PADDING_IDX
 from ..resources import CONFIGS
 from ..training import local, run_folder
-from ..training.checkpoints import LAST
-from ..training.job import PATH_OPTIONS, TrainingJob, quote
+from ..training.job import TrainingJob, quote
+from ..training.restore import LAST
 from .result import Inputs
 from .scales import VALID_BATCHES, Scale
 from .text import claim_runs, find_shards
@@ -247,9 +247,7 @@ class Runs:
                 made = resize(last, run.model.n) if run.model.k is None else convert(last, run.model, run.seed)
                 write_checkpoint(made, checkpoint)
         job = self.job(run, checkpoint)
-        finished = PATH_OPTIONS if (folder / run_folder.DONE).exists() else ()
-        run_folder.is_new(job, finished, "move it away, or use another --runs")
-        local.train(job, run.updates)
+        local.train(job, run.updates, advice="move it away, or use another --runs")
         return Trained(folder, run.model, checkpoint)
 
     def job(self, run: Run, checkpoint: Path | None) -> TrainingJob:

@@ -28,7 +28,9 @@ def split_config(config) -> tuple[Path, list[str]]:
         ValueError: there is no such file.
     """
     path = find_packaged_file(config)
-    if not path.is_file() or path.suffix != ".yaml":
+    if path.is_file() and path.suffix != ".yaml":
+        raise ValueError(f"configuration {config} must end in .yaml")
+    if not path.is_file():
         known = sorted(p.name for p in path.parent.glob("*.yaml")) or ["configs/pretrain/base.yaml"]
         raise ValueError(f"configuration {config} does not exist; choose from {', '.join(known)}")
     _check_yaml(path)

@@ -5,7 +5,6 @@ RUN/checkpoints/  checkpoint_best.pt, with dictionary, labels and tokenizer: rea
 RUN/result.json   scores, recipe and provenance; a run is finished once it exists
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,21 +23,22 @@ from ..evaluation.evaluate import EvaluationData, evaluate
 from ..files import check_can_be_written, read_json, write_json
 from ..models.datasets import open_dataset
 from . import local
-from .arguments import BASE, check_run_name
-from .checkpoints import LAST
+from .arguments import check_run_name
 from .compose import compose_config
 from .data import DataOptions, copy_companions, describe_data, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
 from .job import TrainingJob
 from .recipe import CONFIG, Recipe, run_names
-from .run_folder import CHECKPOINTS, DONE, is_new, training_provenance
-from .slurm import submit_array
+from .restore import LAST
+from .run_folder import CHECKPOINTS, DONE, check_run_folder, training_provenance
+from .slurm import Submission, submit_array
 
 BEST = "checkpoint_best.pt"
-TASK_SETS = """
-    criterion checkpoint distributed_training optimization.update_freq dataset.valid_subset dataset.disable_validation
+FIXED = """
+    criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
+    dataset.disable_validation optimization.update_freq distributed_training.distributed_world_size
 """.split()
-"""Options that the task sets, or that make every update one batch; ``task`` itself is in the recipe."""
+"""Options that depend on the task, or on which --batch-size relies, besides the recipe's own."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,7 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
         )
     checkpoint, trainings = open_job(job, dry_run)
     for training in trainings:
-        if is_new(training):
-            _ = training.cfg  # checks it
+        check_run_folder(training)
     results = []
     for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
         path = training.folder / RESULT
@@ -108,26 +107,14 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
     return results
 
 
-def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> str:
+def submit(job: FinetuningJob, submission: Submission) -> str:
     """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them.
 
     Raises:
         ValueError, OSError: as ``open_job`` and ``training.slurm.submit_array``.
     """
-    _, trainings = open_job(job, dry_run)
-    members = [[f"--config={each.config}", f"--name={each.name}", *each.overrides] for each in trainings]
-    options = argparse.Namespace(
-        config=BASE,
-        name="",
-        overrides=[],
-        device=job.device,
-        runs=job.runs,
-        nodes=1,
-        ntasks_per_node=1,
-        dry_run=dry_run,
-        array="finetune-" + job.name.replace("/", "-"),
-    )
-    return submit_array(options, members, sbatch_options)
+    _, trainings = open_job(job, submission.dry_run)
+    return submit_array("finetune-" + job.name.replace("/", "-"), trainings, submission)
 
 
 def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
@@ -164,7 +151,7 @@ def build_trainings(job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int
 
 def check_overrides(overrides: Sequence[str], own: Sequence[str]) -> None:
     """Raise ValueError if an override sets what the task, the recipe or the checkpoint (``own``) sets."""
-    keys = [*TASK_SETS, *(each.lstrip("+").partition("=")[0] for each in own)]
+    keys = [*FIXED, *(each.lstrip("+").partition("=")[0] for each in own)]
     for word in overrides:
         key = word.lstrip("+~").partition("=")[0]
         if any(f"{one}.".startswith(f"{other}.") for each in keys for one, other in ((each, key), (key, each))):

@@ -70,6 +70,11 @@ class TrainingJob:
         """The run folder."""
         return Path(self.runs).absolute() / (self.name or run_name(self.config, self.overrides))
 
+    def arguments(self) -> list[str]:
+        """The arguments of a worker that trains it."""
+        options = {"config": self.config, "device": self.device, "runs": self.runs, "name": self.name}
+        return [*(f"--{key}={value}" for key, value in options.items()), *self.overrides]
+
     @cached_property
     def cfg(self) -> DictConfig:
         """The configuration, with absolute paths and, for any number of processes, the same tokens per update.
@@ -82,8 +87,9 @@ class TrainingJob:
             section, name = key.split(".")
             if cfg[section] is not None and OmegaConf.is_missing(cfg[section], name):
                 raise ValueError(f"{key} is not set; add {key}=PATH")
-            if paths := OmegaConf.select(cfg, key):
-                OmegaConf.update(cfg, key, os.pathsep.join(str(Path(p).absolute()) for p in paths.split(os.pathsep)))
+            if value := OmegaConf.select(cfg, key):
+                paths = value.split(os.pathsep) if key == "task.data" else [value]
+                OmegaConf.update(cfg, key, os.pathsep.join(str(Path(path).absolute()) for path in paths))
         job = {
             **DEVICES[self.device],
             "common.user_dir": str(PLUGIN),

@@ -10,27 +10,30 @@ from types import FrameType
 
 from ..signals import handle, hangup_signals
 from . import run_folder
-from .checkpoints import LAST
-from .job import TrainingJob
+from .job import PATH_OPTIONS, TrainingJob
 from .progress import TrainingProgress
+from .restore import LAST
 from .stopping import STOPPED
 
 _PR_SET_PDEATHSIG = 1  # Linux's prctl: signal sent when the parent dies
 
 
-def train(job: TrainingJob, updates: int) -> None:
+def train(job: TrainingJob, updates: int, advice: str = "choose another --name") -> None:
     """Start or resume training in its run folder; does nothing if it is complete.
 
     Args:
         updates: total number of updates.
+        advice: as for ``check_run_folder``.
 
     Raises:
-        ValueError: as ``run_folder.is_new``; or training failed.
+        ValueError: as ``check_run_folder``; or training failed.
         KeyboardInterrupt: a signal has stopped it, and it is saved; call again to resume.
     """
-    if (job.folder / run_folder.DONE).exists():
+    is_complete = (job.folder / run_folder.DONE).exists()
+    # A complete run may have been moved together with what it was trained from.
+    run_folder.check_run_folder(job, PATH_OPTIONS if is_complete else (), advice)
+    if is_complete:
         return
-    run_folder.is_new(job)  # raises if it has another configuration
     last_line = ""
     worker = start_worker(job)
 
@@ -64,11 +67,10 @@ def start_worker(job: TrainingJob) -> subprocess.Popen:
         "LOCAL_RANK": "0",
         "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")])),
     }
-    options = [f"--config={job.config}", f"--device={job.device}", f"--runs={job.runs}", f"--name={job.name}"]
     # The worker stops when this process ends, even if it is killed.
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     return subprocess.Popen(
-        [sys.executable, "-m", "fairseq_linformer.training.worker", *options, *job.overrides],
+        [sys.executable, "-m", "fairseq_linformer.training.worker", *job.arguments()],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

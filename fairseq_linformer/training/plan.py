@@ -23,6 +23,7 @@ from fairseq.models.roberta import RobertaModel
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from ..benchmark.cells import DTYPES
 from ..benchmark.flops import count_flops, gpu_kernels
 from ..benchmark.gpus import GIB, Gpu
 from ..benchmark.memory import default_dtype
@@ -65,8 +66,12 @@ class Memory(NamedTuple):
         return self.weights + self.gradients + self.optimizer + self.activations
 
 
-class Run:
-    """A YAML of ``fairseq-hydra-train``, or an override of the ``base.yaml`` above it, with hydra overrides.
+class PlannedRun:
+    """A pretraining run whose step can be built on the meta device.
+
+    Args:
+        config: a YAML of ``fairseq-hydra-train``, or an override of the ``base.yaml`` above it.
+        overrides: hydra overrides.
 
     Raises:
         ValueError: the configuration is invalid, or has an option that the plan does not cover.
@@ -91,7 +96,8 @@ class Run:
         self.tokens_per_update = self.sequences * self.update_freq * self.gpus * self.n
         self.num_masked = math.ceil(round(cfg.task.mask_prob * self.n, 6))  # 15 % of 4,096 is 614.4
         is_bf16, is_fp16 = (cfg.common[name] or cfg.common[f"memory_efficient_{name}"] for name in ("bf16", "fp16"))
-        self.dtype = torch.bfloat16 if is_bf16 else torch.float16 if is_fp16 else torch.float32
+        self.precision = "bf16" if is_bf16 else "fp16" if is_fp16 else "fp32"
+        self.dtype = DTYPES[self.precision]
         self.recomputes = bool(cfg.model.get("checkpoint_activations"))
         with gpu_kernels(self.num_masked):
             model = self._build_model(self.recomputes)
@@ -166,7 +172,7 @@ class Run:
         return model, optimizer, step
 
 
-def format_plan(run: Run, gpu: Gpu, gpus: int | None = None, share: float | None = None) -> str:
+def format_plan(run: PlannedRun, gpu: Gpu, gpus: int | None = None, share: float | None = None) -> str:
     """Model, memory and time of a run, and the overrides for the largest micro-batch.
 
     Args:
@@ -177,8 +183,7 @@ def format_plan(run: Run, gpu: Gpu, gpus: int | None = None, share: float | None
         ValueError: ``gpus`` does not divide an update, ``share`` is out of range, or the GPU does not support bf16.
     """
     gpus = run.gpus if gpus is None else gpus
-    precision = str(run.dtype).removeprefix("torch.").replace("float32", "fp32")
-    shares = gpu.utilization(precision) if share is None else (share, share)
+    shares = gpu.utilization(run.precision) if share is None else (share, share)
     if not 0 < shares[0] <= 1:
         raise ValueError(f"utilization must be above 0 and at most 1, got {share}")
     if run.dtype is torch.bfloat16 and not gpu.bf16:
@@ -193,7 +198,7 @@ def format_plan(run: Run, gpu: Gpu, gpus: int | None = None, share: float | None
     rows[f"total, of {gpu.usable / GIB:.1f}"] = [f"{m.total / GIB:.2f}" for m in memories]
     rows["largest batch_size that fits"] = [str(size) for size in largest]
     operations = run.operations()
-    compute = [operations / (gpus * 1e12 * gpu.peak(precision) * each) for each in shares]
+    compute = [operations / (gpus * 1e12 * gpu.peak(run.precision) * each) for each in shares]
     reduce = 2 * (gpus - 1) / gpus * run.parameters * run.dtype.itemsize / gpu.slowest_link(gpus)  # in a ring
     seconds = compute[0] + reduce, max(compute[1], reduce)
     speed, hours = [run.tokens_per_update / s for s in seconds], [run.updates * s / 3600 for s in seconds]
@@ -201,14 +206,14 @@ def format_plan(run: Run, gpu: Gpu, gpus: int | None = None, share: float | None
     no_token_limit = "dataset.max_tokens=null " if run.cfg.dataset.max_tokens else ""
     return "\n".join(
         [
-            f"{run.name}, {run.kind}, {run.parameters:,} parameters, {precision}",
+            f"{run.name}, {run.kind}, {run.parameters:,} parameters, {run.precision}",
             f"{run.tokens_per_update:,} tokens per update, {gpus:,} x {gpu.name}",
             "",
             f"{f'GiB per GPU, {run.sequences} sequences':30}{'stored':>10}{'recomputed':>12}",
             *(f"{name:30}{stored:>10}{recomputed:>12}" for name, (stored, recomputed) in rows.items()),
             "",
             f"activations {kind}: {operations:.3g} operations per update, at "
-            f"{' to '.join(dict.fromkeys(f'{each:g}' for each in shares))} of {gpu.peak(precision):g} TFLOPS",
+            f"{' to '.join(dict.fromkeys(f'{each:g}' for each in shares))} of {gpu.peak(run.precision):g} TFLOPS",
             f"{seconds[1]:.3g} to {seconds[0]:.3g} s per update, {speed[0]:,.0f} to {speed[1]:,.0f} tokens/s",
             f"{hours[1]:,.1f} to {hours[0]:,.1f} hours, {hours[1] * gpus:,.0f} to {hours[0] * gpus:,.0f} GPU-hours",
             "",
@@ -227,14 +232,14 @@ def check_runs(config: str | Path, gpu: Gpu) -> str:
         ValueError: one is invalid, does not fit, or contradicts its name or the base; the message has a sentence each.
     """
     base = split_config(config)[0]
-    expected, lines, problems = Run(base).tokens_per_update, [], []
+    expected, lines, problems = PlannedRun(base).tokens_per_update, [], []
     choices = [[], *([f"+gpus={path.stem}"] for path in sorted(base.parent.glob("gpus/*.yaml")))]
     runs = [*((base, words) for words in choices), *((path, []) for path in sorted(base.parent.glob("run/*.yaml")))]
     for path, words in runs:
         name = " ".join([path.stem, *words])
         is_of_paper = re.fullmatch(r"n\d+-(k\d+-.+|roberta)", name) is not None
         try:
-            run = Run(path, words)
+            run = PlannedRun(path, words)
             total = run.memory(run.sequences, run.recomputes, run.gpus).total
             lines.append(f"{name:24}{run.parameters:>14,}{run.tokens_per_update:>12,}{total / GIB:>8.2f} GiB")
             if total > gpu.usable:

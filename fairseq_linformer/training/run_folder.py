@@ -12,7 +12,7 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -20,10 +20,10 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from ..errors import first_line
-from ..files import open_atomic, write_lines
-from ..machine import provenance
-from .checkpoints import restore_last
+from ..files import open_atomic
+from ..machine import merge_provenance, provenance
 from .job import TrainingJob, identity
+from .restore import restore_last
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +38,9 @@ def create_or_resume(job: TrainingJob) -> list[str]:
         Lines for the log.
 
     Raises:
-        ValueError, OSError: as ``is_new`` and ``restore_last``; or the folder cannot be written.
+        ValueError, OSError: as ``check_run_folder`` and ``restore_last``; or the folder cannot be written.
     """
-    if is_new(job):
+    if check_run_folder(job):
         with open_atomic(job.folder / CONFIG) as file:
             file.write(OmegaConf.to_yaml(job.cfg))
     for name in (CHECKPOINTS, LOGS):
@@ -48,17 +48,20 @@ def create_or_resume(job: TrainingJob) -> list[str]:
     return restore_last(job.folder / CHECKPOINTS)
 
 
-def is_new(job: TrainingJob, ignore: Sequence[str] = (), advice: str = "choose another --name") -> bool:
-    """Whether the folder does not exist yet.
+def check_run_folder(job: TrainingJob, ignore: Sequence[str] = (), advice: str = "choose another --name") -> bool:
+    """Check the job's configuration, and that its folder is new or has the same configuration.
 
     Args:
         ignore: options that may differ from the folder's.
         advice: advice at the end of the error message.
 
+    Returns:
+        Whether the folder has no configuration yet.
+
     Raises:
-        ValueError: the folder has a different configuration, or is not a run folder.
+        ValueError: as ``TrainingJob.cfg``; or the folder has a different configuration, or is not a run folder.
     """
-    folder = job.folder
+    folder, cfg = job.folder, job.cfg
     if not (folder / CONFIG).exists():
         # sbatch creates logs, and a killed job can leave hidden files.
         is_file = folder.exists() and not folder.is_dir()
@@ -66,7 +69,7 @@ def is_new(job: TrainingJob, ignore: Sequence[str] = (), advice: str = "choose a
             raise ValueError(f"{folder} is not a run folder: it has no {CONFIG}; choose another --name or --runs")
         return True
     stored = identity(read_config(folder))
-    requested = identity(cast(DictConfig, OmegaConf.create(OmegaConf.to_yaml(job.cfg))))
+    requested = identity(cast(DictConfig, OmegaConf.create(OmegaConf.to_yaml(cfg))))
     differing = [key for key in sorted({*stored, *requested} - {*ignore}) if stored.get(key) != requested.get(key)]
     if differing:
         first = "; ".join(f"{key} must be {stored.get(key)}, got {requested.get(key)}" for key in differing[:3])
@@ -105,14 +108,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 def record_attempt(folder: Path, processes: int) -> None:
     """Append this attempt, with machine, versions and commit, to the run folder."""
-    path = _attempts_file(folder)
-    attempts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    write_lines(path, [*attempts, json.dumps({**provenance(), "processes": processes})])
-
-
-def _attempts_file(folder: Path) -> Path:
-    old = folder / "stints.jsonl"  # its name in earlier versions
-    return old if old.exists() and not (folder / ATTEMPTS).exists() else folder / ATTEMPTS
+    with open(folder / ATTEMPTS, "a", encoding="utf-8") as file:
+        print(json.dumps({**provenance(), "processes": processes}), file=file)
 
 
 def training_provenance(*folders: Path) -> dict[str, Any]:
@@ -120,14 +117,7 @@ def training_provenance(*folders: Path) -> dict[str, Any]:
 
     Different values are joined by semicolons. ValueError if ``ATTEMPTS`` is missing or damaged.
     """
-    return merge_provenance([attempt for folder in folders for attempt in _read_attempts(_attempts_file(folder))])
-
-
-def merge_provenance(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """``commit``, ``hardware``, ``versions`` and the last ``date``; different values are joined by semicolons."""
-    merged = {name: merge_values([each[name] for each in measurements]) for name in ("hardware", "versions")}
-    commits = [each["commit"] for each in measurements if each["commit"]]
-    return {**merged, "date": max(each["date"] for each in measurements), "commit": _join(commits)}
+    return merge_provenance([attempt for folder in folders for attempt in _read_attempts(folder / ATTEMPTS)])
 
 
 def _read_attempts(path: Path) -> list[dict[str, Any]]:
@@ -135,21 +125,3 @@ def _read_attempts(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError):
         raise ValueError(f"{path} is missing or damaged; it must have a line per attempt") from None
-
-
-def merge_values(dicts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Merge dictionaries; different values of a key are joined by semicolons.
-
-    >>> merge_values([{"processor": "A", "cores": 2}, {"processor": "B", "cores": 2}])
-    {'processor': 'A; B', 'cores': 2}
-    """
-    merged = {}
-    for name in dict.fromkeys(name for one in dicts for name in one):
-        values = [one[name] for one in dicts if name in one]
-        merged[name] = values[0] if all(value == values[0] for value in values) else _join(values)
-    return merged
-
-
-def _join(values) -> str:
-    """Join the distinct values, in order."""
-    return "; ".join(dict.fromkeys(map(str, values)))

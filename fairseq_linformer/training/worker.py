@@ -29,7 +29,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..errors import first_line, root_cause
 from .arguments import build_training_job, parse_job_arguments
-from .run_folder import DONE, LOG, LOGS, create_or_resume, is_new, lock_folder, record_attempt
+from .run_folder import DONE, LOG, LOGS, check_run_folder, create_or_resume, lock_folder, record_attempt
 from .stopping import StopRequest, stop_after_update
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def main(words: list[str] | None = None) -> int:
             raise ValueError(f"{missing[0]} is not set; start workers with scripts/torchrun.sh or `submit`")
         rank, world_size, local_rank = (int(os.environ[name]) for name in VARIABLES)
         job = build_training_job(parse_job_arguments(words), world_size)
-        if (job.folder / DONE).exists() and not is_new(job):
+        if (job.folder / DONE).exists() and not check_run_folder(job):
             print(f"training is already complete: {job.folder}")
             return 0
         if job.device == "cpu":
@@ -100,11 +100,8 @@ def _train(cfg: Any, rank: str) -> int:
 
 
 def _train_in_group(rank: str, cfg: Any) -> None:
-    expected = cfg.distributed_training.distributed_world_size
     try:
         world_size = dist.get_world_size() if dist.is_initialized() else 1
-        if world_size != expected:
-            raise ValueError(f"the process group must have {expected} processes, one per task, got {world_size}")
         logger.info("%s on %s: world size %d", rank, socket.gethostname(), world_size)
         train.main(cfg)
     except Exception as error:

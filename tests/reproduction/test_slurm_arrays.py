@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_linformer.reproduction.experiments import array_members, figure_3, table_2
+from fairseq_linformer.reproduction.experiments import array_jobs, figure_3, table_2
 from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import CONFIG, Model, as_authors
 from fairseq_linformer.reproduction.scales import SCALES
@@ -26,11 +26,11 @@ def test_overrides_by_hand(model, seed, overrides):
 @pytest.mark.parametrize("panel, number", [("a", 7), ("b", 7), ("c", 12), ("d", 12)])
 def test_figure_3(panel, number):
     """Every model with three seeds, each a configuration that exists, of the model's n, k and sharing."""
-    members = array_members(f"figure-3{panel}", "runs", None, "cuda")
+    jobs = array_jobs(f"figure-3{panel}", "runs", None, "cuda")
     models = figure_3.models_of(panel, SCALES["paper"])
-    assert len(members) == 3 * len(models) == 3 * number and len({*map(tuple, members)}) == len(members)
-    for model, overrides in zip(models.values(), members):
-        cfg = compose_config(str(CONFIG), [*overrides, "task.data=any"])
+    assert len(jobs) == 3 * len(models) == 3 * number and len({*jobs}) == len(jobs)
+    for model, job in zip(models.values(), jobs):
+        cfg = compose_config(job.config, [*job.overrides, "task.data=any"])
         assert (cfg.task.tokens_per_sample, cfg.common.seed) == (model.n, 1)
         assert cfg.model.get("projected_dim") == model.k and cfg.optimization.lr == [0.0005]
         if model.k is not None:
@@ -46,10 +46,10 @@ def test_the_paper_has_these_k_and_n():
 
 def test_pretraining():
     """Every run of the paper once, each of ``configs/pretrain/run``."""
-    members = array_members("pretraining", "runs", None, "cuda")
-    assert len({*map(tuple, members)}) == len(members)
+    jobs = array_jobs("pretraining", "runs", None, "cuda")
+    assert len({*jobs}) == len(jobs)
     there = {path.stem for path in (CONFIG.parent / "run").glob("*.yaml")} - {"tiny"}
-    assert {member[0].removeprefix("+run=") for member in members} == there
+    assert {job.overrides[0].removeprefix("+run=") for job in jobs} == there
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_pretraining():
 )
 def test_errors(name, tasks, words):
     with pytest.raises(ValueError, match=words):
-        array_members(name, "runs", tasks, "cuda")
+        array_jobs(name, "runs", tasks, "cuda")
 
 
 def test_what_is_not_trained_is_named(tmp_path):

@@ -30,7 +30,7 @@ signal.pause()
 @pytest.fixture
 def train(monkeypatch, tmp_path):
     """``local.train`` with a program in place of a worker."""
-    monkeypatch.setattr(run_folder, "is_new", lambda job: True)
+    monkeypatch.setattr(run_folder, "check_run_folder", lambda job, ignore, advice: True)
 
     def train(script):
         command = [sys.executable, "-S", "-c", script]

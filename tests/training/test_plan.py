@@ -9,7 +9,7 @@ from torch.profiler import profile
 from fairseq_linformer.benchmark.gpus import GPUS
 from fairseq_linformer.cli import main
 from fairseq_linformer.models.stub_task import VOCAB_SIZE
-from fairseq_linformer.training.plan import Run, check_runs
+from fairseq_linformer.training.plan import PlannedRun, check_runs
 
 from ..fairseq_commands import CONFIGS
 
@@ -35,7 +35,7 @@ HEAD = M * D * (D + VOCAB_SIZE)
 def test_parameters_and_operations_of_roberta():
     """Two operations per multiplication. The backward pass has twice those of the forward pass, and fused attention
     computes the scores again."""
-    run = Run(BASE, ["+run=n512-roberta", *SMALL])
+    run = PlannedRun(BASE, ["+run=n512-roberta", *SMALL])
     norms, biases = 2 * D * 4, 4 * D + F + D
     embeddings, head = (VOCAB_SIZE + N + 2) * D, D * D + D + VOCAB_SIZE
     assert run.parameters == embeddings + 4 * D * D + 2 * D * F + biases + norms + head
@@ -45,7 +45,7 @@ def test_parameters_and_operations_of_roberta():
 
 def test_operations_of_a_linformer():
     """The last layer computes the masked positions only, from keys and values of k projected positions."""
-    run = Run(BASE, [f"model.projected_dim={K}", *SMALL])
+    run = PlannedRun(BASE, [f"model.projected_dim={K}", *SMALL])
     assert run.kind == f"n{N}-k{K}-layerwise"
     projected = K * N * D + 2 * K * D * D  # E x, of which keys and values are computed
     maps, attention = M * (2 * D * D + 2 * D * F), 2 * M * K * D
@@ -59,7 +59,7 @@ def test_memory_of_a_real_step(model, recomputed):
     tokens of the real step are masked."""
     sizes = ["+model.encoder_layers=3", "+model.encoder_embed_dim=64", "+model.encoder_ffn_embed_dim=256"]
     small = ["+model.encoder_attention_heads=4", "common.fp16=false", "+task.mask_prob=0.999"]
-    run = Run(BASE, [model, *sizes, *small, "model.dropout=0", "model.attention_dropout=0"])
+    run = PlannedRun(BASE, [model, *sizes, *small, "model.dropout=0", "model.attention_dropout=0"])
     planned = run.memory(2, recomputed, 1)
     _, _, step = run._build_step(2, recomputed)
     with profile(profile_memory=True) as profiler:
@@ -72,9 +72,9 @@ def test_memory_of_a_real_step(model, recomputed):
 def test_states_in_half_precision():
     """Bytes per parameter: weights and gradients 2 each, copies of both and two moments 4 each."""
     half = [*SMALL, f"model.projected_dim={K}", "common.fp16=true"]
-    run = Run(BASE, half)
+    run = PlannedRun(BASE, half)
     one, two, efficient = (
-        Run(BASE, [*half, *words]).memory(1, False, gpus)
+        PlannedRun(BASE, [*half, *words]).memory(1, False, gpus)
         for words, gpus in (([], 1), ([], 2), (["common.memory_efficient_fp16=true"], 1))
     )
     assert (one.gradients, one.optimizer) == (2 * run.parameters, 16 * run.parameters)
@@ -85,7 +85,7 @@ def test_states_in_half_precision():
 @pytest.mark.slow
 @pytest.mark.parametrize("recomputed", [False, True])
 def test_largest_batch_fits_and_the_next_does_not(recomputed):
-    run = Run(BASE)
+    run = PlannedRun(BASE)
     largest = run.largest_batch(2048, V100, 1, recomputed)
     sizes = [run.memory(sequences, recomputed, 1).total for sequences in (largest, 2 * largest)]
     assert sizes[0] <= V100.usable < sizes[1]
@@ -94,7 +94,7 @@ def test_largest_batch_fits_and_the_next_does_not(recomputed):
 @pytest.mark.parametrize("model, measured", [("n512-roberta", 298_000), ("n512-k128-layerwise", 415_000)])
 def test_measured_tokens_per_second_are_within_the_range(model, measured):
     """``fairseq-train --fp16`` on an H100 (docs/performance.md)."""
-    run, (low, high) = Run(BASE, [f"+run={model}"]), H100.half_utilization
+    run, (low, high) = PlannedRun(BASE, [f"+run={model}"]), H100.half_utilization
     assert low < measured * run.operations() / run.tokens_per_update / (1e12 * H100.half_tflops) < high
 
 

@@ -32,7 +32,7 @@ def run(training, tmp_path):
 @pytest.mark.slow
 def test_a_run_resumes_with_another_number_of_processes(training, run):
     written = (run / run_folder.CONFIG).read_bytes()
-    assert run_folder.is_new(training(processes=4)) is False
+    assert run_folder.check_run_folder(training(processes=4)) is False
     assert create_or_resume(training(processes=4)) == ["no checkpoint yet; training starts at update 0"]
     assert (run / run_folder.CONFIG).read_bytes() == written
 
@@ -42,9 +42,9 @@ def test_rejects_another_configuration_with_the_differences(training, run):
     other = training(**{"model.projected_dim": 4, "model.dropout": 0.5})
     with pytest.raises(ValueError, match="model.dropout must be 0.1, got 0.5; model.projected_dim must be 8, got 4"):
         create_or_resume(other)
-    assert run_folder.is_new(other, ("model.projected_dim", "model.dropout")) is False
+    assert run_folder.check_run_folder(other, ("model.projected_dim", "model.dropout")) is False
     with pytest.raises(ValueError, match="model.dropout .*; move it away$"):
-        run_folder.is_new(other, ("model.projected_dim",), "move it away")
+        run_folder.check_run_folder(other, ("model.projected_dim",), "move it away")
 
 
 def test_rejects_a_folder_that_is_not_a_run_folder(training, tmp_path):
@@ -60,7 +60,7 @@ def test_rejects_a_folder_that_is_not_a_run_folder(training, tmp_path):
     (run / "thesis.tex").unlink()
     (run / ".config.yaml.1234").touch()  # from a job that was killed while writing
     (run / run_folder.LOGS).mkdir()  # sbatch creates it for its log
-    assert run_folder.is_new(training())
+    assert run_folder.check_run_folder(training())
     (run / run_folder.CONFIG).write_text("a: [1")
     with pytest.raises(ValueError, match="config.yaml"):
         create_or_resume(training())
@@ -135,16 +135,6 @@ def test_provenance_merges_all_attempts(tmp_path):
         "date": "2026-01-02",
         "commit": "a; b",
     }
-
-
-def test_folder_of_an_earlier_version_keeps_its_file_name(tmp_path):
-    write_attempts(tmp_path / "stints.jsonl", attempt(commit="old"))
-    assert training_provenance(tmp_path)["commit"] == "old"
-    run_folder.record_attempt(tmp_path, 1)  # a resumed run
-    assert len((tmp_path / "stints.jsonl").read_text().splitlines()) == 2
-    assert training_provenance(tmp_path)["commit"].startswith("old") and not (tmp_path / run_folder.ATTEMPTS).exists()
-    write_attempts(tmp_path / run_folder.ATTEMPTS, attempt(commit="new"))
-    assert training_provenance(tmp_path)["commit"] == "new"
 
 
 @pytest.mark.parametrize("content", [None, "{"])

@@ -1,17 +1,17 @@
 """``fairseq-linformer submit``: arguments of sbatch, rejected jobs, and the paper's arrays."""
 
-import argparse
 import shlex
 import sys
+from dataclasses import replace
 
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction.experiments import array_members, figure_3
+from fairseq_linformer.reproduction.experiments import figure_3
 from fairseq_linformer.training.arguments import BASE, build_training_job, parse_job_arguments
 from fairseq_linformer.training.job import TrainingJob
 from fairseq_linformer.training.run_folder import DONE, create_or_resume
-from fairseq_linformer.training.slurm import SCRIPT, parse_member
+from fairseq_linformer.training.slurm import SCRIPT
 
 from .jobs import ROOT, stand_in
 
@@ -59,10 +59,10 @@ def test_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_pat
             f"--output={run}/logs/%j.txt",
             "--partition=gpu",
             str(SCRIPT),
-            "--name=",
             "--config=configs/pretrain/base.yaml",
             "--device=cuda",
             f"--runs={tmp_path}/runs",
+            "--name=",
             "+run=n512-k128-headwise",
             f"task.data={mlm_data}",
         ]
@@ -100,60 +100,40 @@ def test_missing_sbatch_is_reported(submit, monkeypatch, mlm_data, tmp_path):
 
 
 @pytest.fixture
-def runs(monkeypatch):
+def runs(monkeypatch, tmp_path):
     """Three runs of figure-3c: each submitted run is composed and built, which takes a second."""
-    members = figure_3.slurm_members("c")[:3]
-    monkeypatch.setitem(figure_3.ARRAYS, "figure-3c", lambda runs, tasks, device: members)
-    return members
+    build = figure_3.ARRAYS["figure-3c"]
+    monkeypatch.setitem(figure_3.ARRAYS, "figure-3c", lambda *arguments: build(*arguments)[:3])
+    return build(tmp_path / "runs", None, "cuda")[:3]
 
 
 def test_array_of_a_figure(runs, submit, sbatch, mlm_data, tmp_path, monkeypatch):
     submit("--array=figure-3c", f"task.data={mlm_data}", "common.log_interval=4")
     (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
     assert f"--array=0-{len(runs) - 1}" in sbatch()
-    shared = ["--device=cuda", f"--runs={tmp_path}/runs", f"task.data={mlm_data}", "common.log_interval=4"]
-    assert sbatch()[-5:] == [f"--list={listed}", *shared]
-
-    def parse():
-        return parse_job_arguments(["--list", str(listed), "common.log_interval=4"])
-
+    assert sbatch()[-1] == f"--list={listed}"
     for member, run in enumerate(runs):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(member))
-        assert parse().overrides == [*run, "common.log_interval=4"]
+        job = build_training_job(parse_job_arguments(["--list", str(listed)]), 64)
+        more = (f"task.data={mlm_data}", "common.log_interval=4")
+        assert job == replace(run, overrides=(*run.overrides, *more), processes=64)
     submit("--array=figure-3c", f"task.data={mlm_data}", "common.log_interval=5")
     assert len(list((tmp_path / "runs/arrays").iterdir())) == 2  # queued members of the first array still need theirs
 
 
 def test_array_skips_trained_members(runs, submit, sbatch, mlm_data, tmp_path):
-    options = argparse.Namespace(
-        device="cuda", runs=f"{tmp_path}/runs", overrides=[f"task.data={mlm_data}"], nodes=8, ntasks_per_node=8
-    )
-    first, *others = array_members("figure-3c", tmp_path / "runs", None, "cuda")
-    assert len(others) == 2
+    first, *others = (replace(job, overrides=(*job.overrides, f"task.data={mlm_data}"), processes=64) for job in runs)
 
-    def complete(member):
-        training = build_training_job(parse_member(member, options), 64)
-        create_or_resume(training)
-        (training.folder / "done").touch()
+    def complete(job):
+        create_or_resume(job)
+        (job.folder / "done").touch()
 
     complete(first)
     submit("--array=figure-3c", f"task.data={mlm_data}")
     (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
     assert f"--array=0-{len(others) - 1}" in sbatch()
-    assert listed.read_text().splitlines() == [shlex.join(member) for member in others]
-    for member in others:
-        complete(member)
+    assert listed.read_text().splitlines() == [shlex.join(job.arguments()) for job in others]
+    for job in others:
+        complete(job)
     printed = submit("--array=figure-3c", f"task.data={mlm_data}")
     assert "figure-3c are trained" in printed and "nothing to submit" in printed
-
-
-def test_member_is_parsed_like_its_job(tmp_path, monkeypatch):
-    member = ["--config=y", "+task=z", "--name=m"]
-    options = argparse.Namespace(device="cpu", runs="here", overrides=["a=b"], nodes=1, ntasks_per_node=1)
-    found = parse_member(member, options)
-    (tmp_path / "list.txt").write_text(shlex.join(member) + "\n")
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
-    in_job = parse_job_arguments([f"--list={tmp_path}/list.txt", "--device=cpu", "--runs=here", "a=b"])
-    assert all(getattr(found, name) == getattr(in_job, name) for name in ("config", "name", "overrides", "device"))
-    assert (found.config, found.name, found.overrides) == ("y", "m", ["+task=z", "a=b"])
-    assert (found.device, found.runs) == ("cpu", "here")

@@ -14,7 +14,7 @@ and it may define
 
     chart(results)                 ``display.Panel`` of the results of one scale
     ARRAYS                         if Slurm trains it at the paper's scale: by name, a function (runs, tasks, device) to
-                                   the arguments of ``fairseq-linformer submit`` for each member
+                                   its ``TrainingJob`` of one process
 
 ``Inputs`` and ``Result`` are those of ``result.py``, verdicts those of ``statistics.py``.
 """
@@ -22,6 +22,10 @@ and it may define
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...training.job import TrainingJob
 
 
 def load_all() -> dict[str, ModuleType]:
@@ -32,11 +36,11 @@ def load_all() -> dict[str, ModuleType]:
     return dict(sorted(modules.items(), key=lambda pair: not hasattr(pair[1], "WHERE")))
 
 
-def array_members(name: str, runs, tasks, device: str) -> list[list[str]]:
-    """Arguments of ``fairseq-linformer submit`` for each member of an array.
+def array_jobs(name: str, runs, tasks, device: str) -> "list[TrainingJob]":
+    """The jobs of an array of ``fairseq-linformer submit``, with one process each.
 
     Raises:
-        ValueError: the array is unknown; ``tasks`` is missing, or set but not read; or a member cannot be trained.
+        ValueError: the array is unknown; ``tasks`` is missing, or set but not read; or a job cannot be trained.
     """
     arrays = {each: build for module in load_all().values() for each, build in getattr(module, "ARRAYS", {}).items()}
     if name not in arrays:
@@ -44,5 +48,5 @@ def array_members(name: str, runs, tasks, device: str) -> list[list[str]]:
     if (name == "table-2") != (tasks is not None):
         needs = "needs --tasks" if tasks is None else f"takes no --tasks, got {tasks}"
         raise ValueError(f"--array {name} {needs}")
-    members: list[list[str]] = arrays[name](runs, tasks, device)
-    return members
+    jobs: list[TrainingJob] = arrays[name](runs, tasks, device)
+    return jobs

@@ -244,13 +244,14 @@ def slurm_overrides(model: Model, seed: int) -> list[str]:
     return words + [f"common.seed={seed}"] * (seed != 1)
 
 
-def slurm_members(panel: str, runs=None, tasks=None, device: str = "cuda") -> list[list[str]]:
+def slurm_jobs(panel: str, runs="runs", tasks=None, device: str = "cuda") -> list[TrainingJob]:
     """The Slurm array of a panel, the first seed of every model first."""
     scale = SCALES["paper"]
-    return [slurm_overrides(model, seed) for seed in scale.seeds for model in models_of(panel, scale).values()]
+    models = [(model, seed) for seed in scale.seeds for model in models_of(panel, scale).values()]
+    return [TrainingJob(str(CONFIG), tuple(slurm_overrides(*each)), 1, device, str(runs)) for each in models]
 
 
-ARRAYS = {f"figure-3{panel}": partial(slurm_members, panel) for panel in "abcd"}
+ARRAYS = {f"figure-3{panel}": partial(slurm_jobs, panel) for panel in "abcd"}
 
 
 def read_slurm_runs(panel: str, inputs: Inputs) -> Result:

@@ -32,16 +32,17 @@ from typing import Any
 from ...checkpoints.files import read_checkpoint, replace_checkpoint
 from ...checkpoints.from_transformers import MODEL
 from ...data.tasks import TASKS
-from ...training.checkpoints import LAST
 from ...training.finetune import FinetuningJob, finetune, open_job
+from ...training.job import TrainingJob
 from ...training.recipe import GRID_LRS, Recipe, build_grid, run_names
+from ...training.restore import LAST
 from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper
 from ..display import Table
 from ..encoder import GRADED, STAGGERED, Distillation, EncoderModel, describe, distill, write_transformer
 from ..finetuned import Accuracies, near_chance, result_of, task_folder
 from ..result import Inputs, Result, Rows, in_words, join
-from ..run import Model, Run, Runs
+from ..run import CONFIG, Model, Run, Runs
 from ..scales import SCALES, Scale
 from ..statistics import (
     FAILS,
@@ -313,22 +314,22 @@ def paper_job(task: str, model: Model, inputs: Inputs, device: str) -> Finetunin
     )
 
 
-def slurm_members(runs, tasks, device: str) -> list[list[str]]:
+def slurm_jobs(runs, tasks, device: str) -> list[TrainingJob]:
     """The Slurm array of all grids."""
     inputs = Inputs("", Path(runs), tasks=Path(tasks))
     jobs = [paper_job(task, model, inputs, device) for model in PAPER_MODELS.values() for task in NAMES]
-    trainings = [each for job in jobs for each in open_job(job)[1]]
-    return [[f"--config={each.config}", f"--name={each.name}", *each.overrides] for each in trainings]
+    return [training for job in jobs for training in open_job(job)[1]]
 
 
-def slurm_pretraining(runs=None, tasks=None, device: str = "cuda") -> list[list[str]]:
+def slurm_pretraining(runs, tasks, device: str) -> list[TrainingJob]:
     """The Slurm array of all pretrainings: of Figure 3, and of this table."""
-    members = [member for array in figure_3.ARRAYS.values() for member in array()]
-    members += [[f"+run={figure_3.config_name(model)}"] for model in PAPER_MODELS.values()]
-    return [list(member) for member in dict.fromkeys(map(tuple, members))]
+    jobs = [job for array in figure_3.ARRAYS.values() for job in array(runs, tasks, device)]
+    names = [figure_3.config_name(model) for model in PAPER_MODELS.values()]
+    jobs += [TrainingJob(str(CONFIG), (f"+run={name}",), 1, device, str(runs)) for name in names]
+    return list(dict.fromkeys(jobs))
 
 
-ARRAYS = {"table-2": slurm_members, "pretraining": slurm_pretraining}
+ARRAYS = {"table-2": slurm_jobs, "pretraining": slurm_pretraining}
 
 
 # Verdicts

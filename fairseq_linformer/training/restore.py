@@ -1,5 +1,6 @@
 """The checkpoint that a run resumes from: the newest intact one."""
 
+import errno
 import os
 import shutil
 import zipfile
@@ -15,9 +16,9 @@ def is_intact(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as file:
             return bool(file.namelist()) and file.testzip() is None
-    except PermissionError:
-        raise
-    except Exception:  # damaged archives make zipfile raise almost any error
+    except Exception as error:  # damaged archives make zipfile raise almost any error
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # the file system failed, or denied access
         return False
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from fairseq_linformer.training.checkpoints import LAST, is_intact, restore_last
+from fairseq_linformer.training.restore import LAST, is_intact, restore_last
 
 
 def save(path, number, age=0):

@@ -1,7 +1,7 @@
 """The best setting of a grid, the run of its median, and both in words."""
 
 from fairseq_linformer.data.tasks import TASKS
-from fairseq_linformer.training.grid import format_headline, format_table, median_run, rank_settings
+from fairseq_linformer.training.ranking import format_headline, format_table, median_run, rank_settings
 
 
 def result(lr, seed, accuracy, task="sst-2"):

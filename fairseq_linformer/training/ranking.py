@@ -1,4 +1,4 @@
-"""Results of runs in words. The best setting of a grid has the best median score over seeds."""
+"""Results of finetuned runs, ranked and in words. The best setting of a grid has the best median score over seeds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
