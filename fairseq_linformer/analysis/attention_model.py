@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import first_line
-from ..modules import LinearMultiheadAttention, LinformerEncoder
+from ..modules import LinearMultiheadAttention, LinformerEncoder, MeanPool
+from ..modules.linear import HeadProjections, LinearProjection
+from ..modules.projection import Projection
 
 Receiver = Callable[[int, Tensor], None]
 
@@ -140,3 +142,30 @@ class AttentionModel:
 def attention_layers(encoder: LinformerEncoder) -> list[LinearMultiheadAttention]:
     """The attention module of each layer."""
     return [module for module in encoder.modules() if isinstance(module, LinearMultiheadAttention)]
+
+
+def projection_matrices(encoder: LinformerEncoder) -> dict[str, Tensor]:
+    """The projection matrices of an encoder, by name.
+
+    Returns:
+        ``E`` (layerwise sharing) or ``layers.I.E`` and ``layers.I.F``: (k, n), or (H, k, n) if each head has its own;
+        ``layers.I.E.heads.J`` if k differs between heads. Max pooling and convolution are not matrices and are omitted.
+    """
+    named: dict[str, Projection | None] = {"E": encoder.E}
+    for i, attention in enumerate(attention_layers(encoder)):
+        named |= {f"layers.{i}.E": attention.E, f"layers.{i}.F": attention.F}
+    matrices: dict[str, Tensor | None] = {}
+    with torch.no_grad():
+        for name, projection in named.items():
+            if isinstance(projection, HeadProjections):
+                matrices |= {f"{name}.heads.{j}": projection_matrix(head) for j, head in enumerate(projection.heads)}
+            else:
+                matrices[name] = projection_matrix(projection)
+    return {name: matrix for name, matrix in matrices.items() if matrix is not None}
+
+
+def projection_matrix(projection: Projection | None) -> Tensor | None:
+    """(k, n) or (H, k, n), detached; None if the projection is not a matrix."""
+    if isinstance(projection, LinearProjection):
+        return projection().detach()
+    return projection.layout.average() if isinstance(projection, MeanPool) else None

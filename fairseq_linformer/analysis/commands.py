@@ -14,9 +14,8 @@ import numpy as np
 import torch
 
 from ..files import check_new_folder
-from .attention_model import AttentionModel
+from .attention_model import AttentionModel, projection_matrices
 from .figures import draw_maps, draw_spectra
-from .heads import projection_matrices
 from .sentences import Sentences
 from .spectrum import STATE, accumulate_spectra
 from .spectrum_result import ARRAYS, FIGURE, NUMBERS, Spectrum

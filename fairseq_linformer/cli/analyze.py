@@ -1,11 +1,9 @@
-"""``fairseq-linformer analyze``: measures the spectrum of attention and the paper's theorems."""
+"""``fairseq-linformer analyze``: the spectrum of attention, and attention maps."""
 
 import argparse
-from itertools import islice
 from pathlib import Path
 
-from ..benchmark.arguments import parse_ints
-from .parsers import add_command, add_subcommands, add_tokenizer, reject_options, tokenizer_files
+from .parsers import add_command, add_subcommands, add_tokenizer, tokenizer_files
 
 BREAK_MODES = {"none": "packed", "eos": "lines"}
 """fairseq's names for the break modes of ``analysis.sentences``."""
@@ -16,7 +14,7 @@ def add_parser(commands) -> None:
     analyze = add_command(
         commands,
         "analyze",
-        "measure the spectrum of attention, and test the paper's two theorems",
+        "measure the spectrum of attention, and draw attention maps",
         "analyze spectrum checkpoint_best.pt --source wiki.txt --out spectra/wiki",
     )
     subcommands = add_subcommands(analyze, "analysis")
@@ -94,34 +92,6 @@ def add_parser(commands) -> None:
     )
     parser.set_defaults(run=_attention)
 
-    parser = add_command(
-        subcommands,
-        "theorems",
-        "test theorems 1 and 2 and each step of their proofs numerically",
-        """analyze theorems theorems --lengths 128,512 --head-dim 64
-        analyze theorems theorems --checkpoint checkpoint_best.pt --source wiki.txt""",
-        description="Q, K and V are random, or those of a checkpoint.",
-    )
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-    parser.add_argument("--lengths", type=parse_ints, metavar="N,N", help="n of random heads (default: 128,512,2048)")
-    parser.add_argument("--head-dim", type=int, metavar="D", help="dimension of random heads (default: 64)")
-    parser.add_argument(
-        "--checkpoint", help="fairseq checkpoint or exported Linformer whose heads to measure (default: random heads)"
-    )
-    _add_text(parser, required=False)
-    parser.add_argument("--num-sentences", type=int, metavar="N", help="number of sentences (default: 2)")
-    parser.add_argument(
-        "--draws",
-        type=int,
-        default=100,
-        metavar="R",
-        help="samples of R for theorem 1; theorem 2 uses a tenth of them, at least 3",
-    )
-    parser.add_argument("--epsilon", type=float, default=0.5, metavar="EPS", help="eps of theorem 2")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed of R, and of random Q, K and V")
-    _add_tokenizer_files(parser)
-    parser.set_defaults(run=_theorems)
-
 
 def _add_model(parser) -> None:
     parser.add_argument(
@@ -129,7 +99,7 @@ def _add_model(parser) -> None:
         metavar="CHECKPOINT",
         help="fairseq checkpoint, transformers folder, or model name on the Hugging Face hub",
     )
-    _add_text(parser, required=True)
+    _add_text(parser)
     parser.add_argument(
         "--sample-break-mode",
         choices=BREAK_MODES,
@@ -140,11 +110,11 @@ def _add_model(parser) -> None:
     _add_tokenizer_files(parser)
 
 
-def _add_text(parser, required: bool) -> None:
+def _add_text(parser) -> None:
     parser.add_argument(
         "--source",
         action="append",
-        required=required,
+        required=True,
         metavar="SOURCE",
         help="file, folder or glob of text, or hub:NAME, as for `prepare pretraining`; repeat for several sources",
     )
@@ -216,63 +186,3 @@ def _attention(options: argparse.Namespace) -> str:
 
     model, texts = _load(options, options.device, options.sample_break_mode, "pad")
     return "\n".join(map(str, draw_attention(model, texts, options.sentence, options.out)))
-
-
-CHECKPOINT_OPTIONS = (
-    *("source", "tokens_per_sample", "num_sentences"),
-    *("dictionary", "sentencepiece_model", "gpt2_bpe", "wordpiece"),
-)
-RANDOM_HEAD_OPTIONS = ("lengths", "head_dim")
-
-
-def _theorems(options: argparse.Namespace) -> str:
-    if options.checkpoint:
-        reject_options(options, RANDOM_HEAD_OPTIONS, "cannot be used with --checkpoint")
-    else:
-        reject_options(options, CHECKPOINT_OPTIONS, "needs --checkpoint")
-    from ..analysis.theorems import build_random_heads, measure_theorems
-    from ..files import check_new_folder
-
-    check_new_folder(options.out)
-    if options.checkpoint:
-        groups, facts = _model_heads(options)
-    else:
-        lengths = list(options.lengths or (128, 512, 2048))
-        head_dim = 64 if options.head_dim is None else options.head_dim
-        groups = build_random_heads(lengths, head_dim, options.seed)
-        facts = {"heads": "random", "lengths": lengths, "width": head_dim}
-    results = measure_theorems(groups, options.out, options.draws, options.epsilon, options.seed, facts)
-    lines = [f"{options.out}: theorems.json, theorem1.png, theorem2.png, rank_k.png"]
-    for row in results["theorem1"]:
-        probability = row["theorem"][-1][row["epsilon"].index(0.5)]["value"]
-        lines.append(
-            f"n = {row['n']}: ||P|| ||w|| is {row['stretch']['value']:.1f} times ||P w||; "
-            f"theorem 1 with eps = 0.5 holds with probability {probability:.2f} at k = {row['k'][-1]}"
-        )
-    return "\n".join(lines)
-
-
-def _model_heads(options: argparse.Namespace):
-    from ..analysis.heads import model_heads
-
-    if not options.source:
-        raise ValueError("--checkpoint needs --source, the text on which to compute its heads")
-    model, texts = _load(options, "cpu", "none", "skip")
-    count = 2 if options.num_sentences is None else options.num_sentences
-    if count < 1:
-        raise ValueError(f"--num-sentences must be at least 1, got {count}")
-    sentences = list(islice(texts, count))
-    if len(sentences) < count:
-        raise ValueError(
-            f"--num-sentences must be at most {len(sentences)}, the sentences of {texts.n} tokens, got {count}"
-        )
-    facts = {
-        "heads": model.short_name,
-        "text": texts.short_name,
-        "kind": model.kind,
-        "n": texts.n,
-        "sentences": count,
-        "identity": model.identity,
-        "texts_sha256": [sha for source in texts.identity() for sha in source["sha256"]],
-    }
-    return [model_heads(model, sentences)], facts

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from fairseq_linformer.analysis.heads import projection_matrices
+from fairseq_linformer.analysis.attention_model import projection_matrices
 from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.singular import numerical_rank, singular_values
 

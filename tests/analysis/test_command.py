@@ -1,12 +1,9 @@
 """``fairseq-linformer analyze``: files, output and error messages."""
 
-import json
-
 import pytest
 
 from fairseq_linformer.analysis import commands
 from fairseq_linformer.analysis.spectrum_result import read_spectrum, suggest_projected_dim
-from fairseq_linformer.analysis.theorems import powers_of_two
 from fairseq_linformer.cli import main
 
 from .conftest import HEADS, LAYERS
@@ -96,37 +93,3 @@ def test_options_of_attention(roberta, text, model, sentences, tmp_path, monkeyp
     for (maps, words), sentence in zip(drawn.values(), lines):
         assert words == model.tokenizer.convert_ids_to_tokens(sentence) and len(words) <= 12
         assert [map_.shape for map_ in maps] == [(HEADS, len(words), len(words))] * LAYERS
-
-
-@pytest.mark.slow
-def test_theorems(roberta, text, tmp_path, capsys):
-    on_model = ["--checkpoint", str(roberta), "--source", str(text)]
-    main(["analyze", "theorems", str(tmp_path / "random"), "--lengths", "8,16", "--head-dim", "3", "--draws", "2"])
-    main(["analyze", "theorems", str(tmp_path / "model"), *on_model, "--num-sentences", "1", "--draws", "2"])
-    for name, lengths, heads in (
-        ("random", [8, 16], "random"),
-        ("model", [16], f"{roberta.parent.name}/{roberta.name}"),
-    ):
-        results = json.loads((tmp_path / name / "theorems.json").read_text())
-        assert [row["n"] for row in results["theorem1"]] == lengths
-        assert results["theorem1"][-1]["k"] == powers_of_two(8, 16) == [8, 16]
-        assert {row["k"] for row in results["rank_k"]} == {8, 16} and results["theorem2"]["step1"]
-        assert (results["heads"], results.get("text")) == (heads, None if name == "random" else "text.txt")
-        assert all(
-            (tmp_path / name / f"{figure}.png").stat().st_size > 5000 for figure in ("theorem1", "theorem2", "rank_k")
-        )
-    assert "but it has files" in error_of(capsys, "theorems", tmp_path / "model")
-    for options, message in (
-        (on_model[:2], "--source"),
-        (on_model[2:], "--checkpoint"),
-        ([*on_model, "--head-dim", 4], "--head-dim"),
-        ([*on_model, "--num-sentences", 900], "900"),
-        ([*on_model, "--tokens-per-sample", 7], "n = 7"),
-        (["--lengths", "7,16"], "lengths"),
-        (["--lengths", "16,8"], "lengths"),
-        (["--lengths", "many"], "'many'"),
-        (["--epsilon", 1], "epsilon must"),
-        (["--draws", 0], "draws must"),
-    ):
-        assert message in error_of(capsys, "theorems", tmp_path / "new", *options), options
-    assert not (tmp_path / "new").exists()

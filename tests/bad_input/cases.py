@@ -660,29 +660,6 @@ ANALYZE = [
         --sentence 1 --tokens-per-sample 99 -> 99
         """,
     ),
-    *section(
-        "analyze theorems",
-        "options",
-        "",
-        """
-        bad/full -> bad/full must be a new or empty folder
-        out --lengths many -> 'many'
-        out --lengths 0 -> '0'
-        out --lengths 16,8 -> lengths .*16
-        out --lengths 7,16 -> lengths .*7
-        out --head-dim 0 -> head.dim .*0
-        out --epsilon 1 -> epsilon must .*1
-        out --epsilon nan -> epsilon must .*nan
-        out --draws 0 -> draws must .*0
-        out --seed -1 -> seed .*-1
-        out --source text.txt -> --source needs --checkpoint
-        out --num-sentences 3 -> --num-sentences needs --checkpoint
-        out --checkpoint mlm/model.pt -> --source
-        out --checkpoint mlm/model.pt --source text.txt --head-dim 4 -> --head-dim
-        out --checkpoint mlm/model.pt --source text.txt --num-sentences 0 -> num.sentences .*0
-        out --checkpoint bad/code.pt --source text.txt -> code.pt contains code
-        """,
-    ),
 ]
 
 BENCHMARK = [

@@ -37,7 +37,6 @@ LOADING = (
     "convert to-onnx",
     "linearize",
     "analyze spectrum",
-    "analyze theorems",
 )
 
 

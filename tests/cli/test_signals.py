@@ -29,7 +29,6 @@ COMMANDS = [
     "convert resize mlm/model.pt {out}.pt --max-positions 32",
     "prepare sentencepiece {out} --source text.txt --vocab-size 30",
     "prepare pretraining {out} --source {documents} --valid-share 0.2 --sentencepiece-model spm.model",
-    "analyze theorems {out} --lengths 16,32 --head-dim 4",
 ]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DEADLINE = 60.0

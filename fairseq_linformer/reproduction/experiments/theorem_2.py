@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from ...analysis import theorem2
-from ...analysis.theorems import build_random_heads, powers_of_two
+from ...analysis.heads import build_heads, powers_of_two, random_head
 from ..display import Panel, Table
 from ..result import Inputs, Result, Row, Rows, join
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict
@@ -39,15 +39,15 @@ def measure(lengths: list[int], width: int, draws: int) -> Iterator[Row]:
     """The share of rows within eps with the proof's E and F, and with F = 0, at each k; over a tenth of the draws, at
     least 3."""
     generator = torch.Generator().manual_seed(SEED + 1)  # R is independent of the heads
-    for n, heads in zip(lengths, build_random_heads(lengths, width, SEED)):
+    for n, head in zip(lengths, build_heads(random_head, lengths, width, SEED)):
         stated = math.ceil(theorem2.stated_k(n, width, EPSILON).k)
         for k in sorted({*powers_of_two(MIN_K, n), min(n, stated)}):
-            errors = theorem2.candidate_errors(heads, k, EPSILON, max(3, draws // 10), generator)
+            shares = theorem2.shares_within([head], k, EPSILON, max(3, draws // 10), generator)
             for approximation in (PROOF, NOTHING):
                 for norm in NORMS:
                     yield Row(
                         metric=f"{norm}_within_eps",
-                        **mean_of(errors[approximation][f"{norm} within eps"]),
+                        **mean_of(shares[approximation][norm]),
                         unit="share of rows, mean over draws",
                         approximation=approximation,
                         source="random",
