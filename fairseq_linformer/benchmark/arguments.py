@@ -1,4 +1,4 @@
-"""Command-line arguments that ``fairseq-linformer benchmark`` and ``python -m fairseq_linformer.benchmark`` share."""
+"""Arguments of ``fairseq-linformer benchmark``."""
 
 import shlex
 from argparse import ArgumentTypeError

@@ -7,6 +7,7 @@ so a benchmark that takes hours can run in several short sessions and be killed 
 import datetime
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -20,24 +21,17 @@ from ..config import LinformerConfig
 from ..files import check_can_be_written, read_json, write_json
 from ..machine import hardware, versions
 from . import fused_attention
-from .flops import find_data_sheet, measure_peak, peak_fields
-from .grouping import MACHINE, cell_kind, check_same_group, group_id
+from .flops import measure_peak, peak_fields
 from .memory import NO_MEMORY
 from .timing import choose_clock, time_interleaved
 
-SLOWDOWN = 2.5
-"""ASSUMED ratio of a model's time to that of one large matrix product with as many operations, to predict whether a
-cell fits into the time budget."""
-HOST_SECONDS = 10.0
-"""An upper bound of the processor time of a cell on a GPU at base size. With kernels replaced by stubs it was at most 8
-seconds on an AMD EPYC core, most of them in the stubs (``tests/benchmark/test_on_gpu.py``)."""
 LOCAL_PATH = "path"
 """Metadata key of a field that holds a local path, which the measurement does not depend on."""
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-REQUIRED_KEYS = ("name", "configuration", "measured", "seconds", "date", "commit", "command", *MACHINE)
+REQUIRED_KEYS = """
+    name configuration measured seconds date commit command hardware versions threads clock
+""".split()
 """Keys of every cell's file."""
-REQUIRED_OPTIONS = ("device", "dtype", "layers")
-"""Keys of a cell's ``configuration`` that the identifier of its group needs."""
 ALL_MODELS = "all models"
 """Key of ``failed`` in a cell that ran out of memory as a whole."""
 MINIMUM = {"rounds": 1, "layers": 1, "embed_dim": 1, "heads": 1, "n": 1, "tokens": 1, "warm_up": 0}
@@ -82,14 +76,6 @@ class BenchmarkCell:
     @property
     def clock(self) -> str:
         return choose_clock(self.device)
-
-    def operations(self) -> float:
-        """The approximate floating-point operations of the measurement."""
-        raise NotImplementedError
-
-    def score_bytes(self) -> float:
-        """Bytes of materialized n x n attention weights that the measurement reads and writes."""
-        return 0.0
 
     def measure(self) -> dict[str, Any]:
         """Take the measurement and return it as JSON."""
@@ -146,48 +132,37 @@ class Provenance:
     command: str
 
 
+def cell_kind(name: str) -> str:
+    """The first word of a cell's name."""
+    return name.split("-")[0]
+
+
+def options_slug(options: Sequence[str]) -> str:
+    """fairseq options as part of a name: ("--optimizer", "fused_adam") becomes -optimizer-fused-adam."""
+    return "".join(f"-{word}" for word in re.findall("[a-z0-9]+", " ".join(options).lower()))
+
+
 def recorded_options(cell: BenchmarkCell) -> dict[str, Any]:
     """All options of a cell as JSON, except local paths."""
     paths = {f.name for f in fields(cell) if f.metadata.get(LOCAL_PATH)}
     return json.loads(json.dumps({name: value for name, value in asdict(cell).items() if name not in paths}))
 
 
-def measure_cells(
-    cells: Sequence[BenchmarkCell], folder: Path, provenance: Provenance, minutes: float | None = None
-) -> list[str]:
+def measure_cells(cells: Sequence[BenchmarkCell], folder: Path, provenance: Provenance) -> None:
     """Measure the cells that are not in the folder yet. One that runs out of memory gets a file that says so, and is
     not measured again.
 
-    Args:
-        minutes: start no cell that is predicted to end later; the first is always started.
-
-    Returns:
-        The names of the remaining cells.
-
     Raises:
-        ValueError: before anything is measured: the folder has a cell of the same name with other options or threads,
-            or cells that cannot be in one group with these; the folder is not writable; or there is no GPU.
+        ValueError: before anything is measured: the folder has a cell of the same name with other options or threads;
+            the folder is not writable; or there is no GPU.
     """
-    if minutes is not None and not minutes >= 0:
-        raise ValueError(f"minutes must be at least 0, got {minutes}")
-    folder = Path(folder)
     torch.set_float32_matmul_precision("highest")  # without TF32, which some containers turn on
-    start, any_started, remaining = time.monotonic(), False, []
     peaks: dict[tuple[str, str], float] = {}
-    gpu = find_data_sheet(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
-    bandwidth = 1e9 * gpu.bandwidth if gpu is not None else math.inf
-    overheads: dict[str, float] = {}  # seconds by kind outside the operations: building models, counting bytes
     for cell in _missing_cells(cells, folder):
         key = (cell.device, cell.dtype)
         if key not in peaks:
             peaks[key] = measure_peak(cell.device, DTYPES[cell.dtype])
-        kind, computing = cell_kind(cell.name), predict_seconds(cell, peaks[key] / SLOWDOWN, bandwidth)
-        predicted = computing + overheads.get(kind, 0.0)
-        cell_start = time.monotonic()
-        if minutes is not None and any_started and cell_start - start + predicted > 60 * minutes:
-            remaining.append(cell.name)
-            continue
-        any_started = True
+        start = time.monotonic()
         fused_attention.clear_kernels()
         try:
             measured = cell.measure()
@@ -196,10 +171,14 @@ def measure_cells(
         finally:
             if cell.device != "cpu":
                 torch.cuda.empty_cache()  # for the processes of the next cell
-        seconds = time.monotonic() - cell_start
-        overheads[kind] = max(overheads.get(kind, 0.0), seconds - computing)
+        seconds = time.monotonic() - start
         content = {
-            **_circumstances(cell),
+            "name": cell.name,
+            "configuration": recorded_options(cell),
+            "clock": cell.clock,
+            "threads": torch.get_num_threads(),
+            "hardware": hardware(),
+            "versions": versions(),
             "measured": measured,
             "seconds": round(seconds, 3),
             **peak_fields(cell.device, DTYPES[cell.dtype], peaks[key]),
@@ -209,17 +188,6 @@ def measure_cells(
         }
         write_json(folder / f"{cell.name}.json", content)
         print(f"{cell.name}: {seconds:.0f} s" + f", {NO_MEMORY}" * is_out_of_memory(content), flush=True)
-    return remaining
-
-
-def predict_seconds(cell: BenchmarkCell, operations_per_second: float, bandwidth: float = math.inf) -> float:
-    """Seconds that the device computes, without the host's.
-
-    Args:
-        operations_per_second: of the models, not the peak.
-        bandwidth: of the device's memory, bytes per second.
-    """
-    return cell.operations() / operations_per_second + cell.score_bytes() / bandwidth
 
 
 def is_out_of_memory(content: dict[str, Any]) -> bool:
@@ -227,20 +195,8 @@ def is_out_of_memory(content: dict[str, Any]) -> bool:
     return ALL_MODELS in content["measured"].get("failed", {})
 
 
-def _circumstances(cell: BenchmarkCell) -> dict[str, Any]:
-    """The part of a cell's file that is known before the measurement."""
-    return {
-        "name": cell.name,
-        "configuration": recorded_options(cell),
-        "clock": cell.clock,
-        "threads": torch.get_num_threads(),
-        "hardware": hardware(),
-        "versions": versions(),
-    }
-
-
 def _missing_cells(cells: Sequence[BenchmarkCell], folder: Path) -> list[BenchmarkCell]:
-    """The cells without a file, after checking that they can be measured, and reported together with the others."""
+    """The cells without a file, after checking that they can be measured."""
     missing = []
     for cell in cells:
         path = folder / f"{cell.name}.json"
@@ -248,26 +204,18 @@ def _missing_cells(cells: Sequence[BenchmarkCell], folder: Path) -> list[Benchma
             _check_same_options(path, cell)
         else:
             missing.append(cell)
-    if not missing:
-        return missing
-    for device in (cell.device for cell in missing if cell.device != "cpu" and not torch.cuda.is_available()):
-        raise ValueError(f"device must be cpu if PyTorch sees no GPU, got {device}")
-    check_can_be_written(folder)
-    existing = [cell for kind in {cell_kind(cell.name) for cell in missing} for cell in read_cells(folder, kind)]
-    by_group = {group_id(cell): cell for cell in existing}
-    for new in map(_circumstances, missing):
-        if group_id(new) in by_group:
-            check_same_group(new, by_group[group_id(new)])
+    if missing:
+        for device in (cell.device for cell in missing if cell.device != "cpu" and not torch.cuda.is_available()):
+            raise ValueError(f"device must be cpu if PyTorch sees no GPU, got {device}")
+        check_can_be_written(folder)
     return missing
 
 
 def _check_same_options(path: Path, cell: BenchmarkCell) -> None:
     content = read_cell(path)
     stored = {**content["configuration"], "threads": content["threads"]}
-    current = {**recorded_options(cell), "threads": torch.get_num_threads()}
-    irrelevant = ("rounds", "warm_up") if current.get("memory") else ()
-    for name, value in current.items():
-        if name not in irrelevant and stored.get(name) != value:
+    for name, value in {**recorded_options(cell), "threads": torch.get_num_threads()}.items():
+        if stored.get(name) != value:
             raise ValueError(
                 f"{name} must be {stored.get(name)}, as in {path}, got {value}; choose another folder to change it"
             )
@@ -280,15 +228,8 @@ def read_cell(path: Path) -> dict[str, Any]:
         ValueError: the file is damaged, or is of another kind.
     """
     content: dict[str, Any] = read_json(path)
-    try:
-        missing = [key for key in REQUIRED_KEYS if key not in content]
-        missing += [key for key in REQUIRED_OPTIONS if key not in content["configuration"]]
-        if missing:
-            raise ValueError(f"{missing[0]} is missing")
-        if content["name"] != Path(path).stem:
-            raise ValueError(f"name must be {Path(path).stem}, got {content['name']}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a benchmark cell: {error}") from None
+    if not isinstance(content, dict) or not content.keys() >= {*REQUIRED_KEYS}:
+        raise ValueError(f"{path} is not a benchmark cell: it must have {', '.join(REQUIRED_KEYS)}")
     return content
 
 

@@ -5,7 +5,7 @@ B sentences of n random tokens each, projected to k; every ratio is Transformer 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,10 +14,8 @@ from torch import nn
 
 from ..modules import LinformerEncoder
 from ..modules.encoder_layer import CHUNK_ROWS
-from . import fused_attention
 from .cells import DTYPES, BenchmarkCell
 from .encoders import BASELINES, build_transformer
-from .flops import count_flops
 from .gpus import GIB
 from .memory import NO_MEMORY, extrapolate_batch_size, fixed_bytes, forward_peak_bytes, peak_bytes_on_gpu
 from .models import FAIRSEQ_MODELS, MODELS, check_models
@@ -77,33 +75,6 @@ class InferenceCell(BenchmarkCell):
             **{kind: partial(build_transformer, baseline, kind) for kind in BASELINES},
             **{f"k={k}": partial(LinformerEncoder, self.build_config(self.n, k)) for k in self.dimensions},
         }
-
-    def operations(self) -> float:
-        builders = replace(self, layers=1).builders()
-        builders["sdpa"] = builders["eager"]  # fused attention is not counted
-        if not self._eager_fits():
-            del builders["eager"]
-        cell = replace(self, device="meta")
-        tokens = cell.random_tokens(self.batch, self.n)
-        modules = [cell.build(build).eval() for build in builders.values()]
-        forward = sum(count_flops(partial(compute_features, each, tokens)) for each in modules)
-        return self._num_forwards() * self.layers * forward
-
-    def score_bytes(self) -> float:
-        """Each score is written by the product and by the softmax, and read by the softmax and by the product."""
-        scores = self.layers * self.heads * self.batch * self.n**2
-        return 4 * DTYPES[self.dtype].itemsize * scores * self._num_forwards() * self._eager_fits()
-
-    def _num_forwards(self) -> float:
-        """Forward passes of each model, in batches: the rounds, and on a GPU two of each counted batch and at most
-        those of the attention kernels to select from, in one layer."""
-        counted = sum(self.counted_batches) / self.batch if self.device != "cpu" else 0.0
-        selected = len(fused_attention.FUSED) * (1 + fused_attention.ROUNDS) / self.layers
-        return self.rounds + self.warm_up + counted * (2 + selected)
-
-    def _eager_fits(self) -> bool:
-        """Whether ``usable_gib`` can contain one batch's scores and their softmax of a layer."""
-        return 2 * self.heads * self.batch * self.n**2 * DTYPES[self.dtype].itemsize <= self.usable_gib * GIB
 
     def measure(self) -> dict[str, Any]:
         """
@@ -231,10 +202,6 @@ class WholeModelCell(BenchmarkCell):
 
     def _row(self) -> InferenceCell:
         return InferenceCell(self.n, (self.k,), self.tokens, self.warm_up, **self.common_options())
-
-    def operations(self) -> float:
-        """The operations of two Transformers and a Linformer."""
-        return self._row().operations()
 
     def measure(self) -> dict[str, Any]:
         """``seconds`` of each model in each round, and ``failed``: why others have none."""

@@ -15,7 +15,6 @@ from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from .cells import BenchmarkCell
 from .encoders import MaskedLM
-from .flops import count_flops
 from .memory import step_peak_bytes
 from .training import MASK_PROB, build_step, masked_inputs
 
@@ -62,14 +61,6 @@ class LocalStepCell(LocalWindowCell):
         if len(self.lengths) != 1:
             raise ValueError(f"lengths must have one value for training steps, got {self.lengths}")
 
-    def operations(self) -> float:
-        (n,) = self.lengths
-        cell = replace(self, device="meta")
-        inputs = masked_inputs(cell.random_tokens(self.batch, n), round(MASK_PROB * n))
-        models = [cell._build_model(n, reach) for reach in self.reaches]
-        steps = [count_flops(lambda: model(*inputs).backward()) for model in models]  # noqa: B023
-        return (self.rounds + self.warm_up + 1) * sum(steps)
-
     def measure(self) -> dict[str, Any]:
         """``seconds`` of a step in each round and its peak ``bytes``, by reach."""
         (n,) = self.lengths
@@ -102,9 +93,6 @@ class LocalPerTokenCell(LocalWindowCell):
         for n in self.lengths:
             if self.tokens % n:
                 raise ValueError(f"tokens must be a multiple of n ({n}), got {self.tokens}")
-
-    def operations(self) -> float:
-        return (self.rounds + self.warm_up) * sum(map(count_flops, replace(self, device="meta")._build_runs().values()))
 
     @torch.inference_mode()
     def measure(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ time per token ~ n^a: a is 1 for a Transformer at large n, and 0 for a model tha
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,7 +15,6 @@ import torch
 from ..errors import first_line
 from .cells import DTYPES, BenchmarkCell
 from .families import FAMILIES
-from .flops import count_flops
 from .gpus import GIB
 from .memory import NO_MEMORY
 
@@ -44,14 +43,6 @@ class ScalingCell(BenchmarkCell):
         if self.tokens % self.n:
             raise ValueError(f"max_tokens must be a multiple of n ({self.n}), got {self.tokens}")
         self.build_config(self.n, self.k)  # rejects k above n
-
-    def model_operations(self, name: str) -> float:
-        """Operations of all rounds of a model."""
-        return (self.rounds + self.warm_up) * count_flops(replace(self, device="meta").build_run(name))
-
-    def operations(self) -> float:
-        """As if all models were Transformers."""
-        return self.model_operations("transformer-eager") * len(self.models)
 
     def build_run(self, name: str) -> Callable[[], object]:
         """The forward pass of a model, after a first run on one sentence."""
@@ -111,9 +102,6 @@ class PerTokenCell(BenchmarkCell):
     def _rows(self) -> list[ScalingCell]:
         options = self.common_options()
         return [ScalingCell(n, self.tokens, self.k, ("linformer",), self.warm_up, **options) for n in self.lengths]
-
-    def operations(self) -> float:
-        return sum(row.model_operations("linformer") for row in self._rows())
 
     @torch.inference_mode()
     def measure(self) -> dict[str, Any]:

@@ -24,13 +24,11 @@ from ..fairseq_log import read_split
 from ..machine import process_bytes
 from ..resources import PLUGIN
 from .arguments import format_options
-from .cells import LOCAL_PATH, BenchmarkCell
+from .cells import LOCAL_PATH, BenchmarkCell, options_slug
 from .fairseq_train import PARTS, REST
-from .grouping import options_slug
 from .memory import NO_MEMORY
 from .models import FAIRSEQ_MODELS, authors_example_folder, check_models
 from .timing import alternate
-from .training import TrainingCell
 
 FAIRSEQ_TRAIN = Path(__file__).with_name("fairseq_train.py")
 SAMPLE_INTERVAL = 0.01
@@ -89,15 +87,6 @@ class ProcessCell(BenchmarkCell):
     @property
     def clock(self) -> str:
         return "wall"  # fairseq's own
-
-    def operations(self) -> float:
-        """Operations of the training steps, without starting the processes."""
-        return self._sum_operations(self.n)
-
-    def _sum_operations(self, n: int, **options: Any) -> float:
-        """Operations of all steps with sentences of n tokens."""
-        step = TrainingCell(n, self.batch, self.models, positions=self.n, k=self.k, **options, **self.common_options())
-        return self.rounds * self.updates * sum(step.step_operations(name) for name in self.models)
 
     def measure(self) -> dict[str, Any]:
         """
@@ -183,10 +172,6 @@ class FinetuningCell(ProcessCell):
     folder: str = field(kw_only=True, compare=False, metadata={LOCAL_PATH: True})
     """The data that ``prepare`` wrote."""
     kind: ClassVar[str] = "finetuning"
-
-    def operations(self) -> float:
-        """The operations for sentences of 32 tokens, longer than those of SST-2."""
-        return self._sum_operations(min(32, self.n), classify=True)
 
     def prepare_data(self, folder: Path) -> str:
         return self.folder

@@ -89,19 +89,6 @@ class TrainingCell(BenchmarkCell):
             module = cell._build(counted)
             return count_flops(lambda: module(*cell._inputs()).backward())
 
-    def operations(self) -> float:
-        return self._num_steps() * sum(self.step_operations(name) for name in self.models)
-
-    def score_bytes(self) -> float:
-        """Forward, each score is written by product, softmax and dropout and read by softmax, dropout and product;
-        backward, the five steps read or write it ten times."""
-        scores = self.layers * self.heads * self.batch * self.n**2
-        passes = 16 * ("transformer-eager" in self.models)
-        return passes * DTYPES[self.dtype].itemsize * scores * self._num_steps()
-
-    def _num_steps(self) -> int:
-        return 2 if self.memory else self.rounds + self.warm_up
-
     def measure(self) -> dict[str, Any]:
         """
         Returns:

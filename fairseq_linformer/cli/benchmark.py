@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ..benchmark.arguments import parse_ints, parse_ints_or_none, parse_names, parse_positive_int
 from .benchmark_cells import BUILDERS, PARTS
-from .parsers import add_command, add_minutes, add_subcommands, check_minutes
+from .parsers import add_command, add_subcommands
 
-NOT_RECORDED = ("run", "command", "kind", "out", "data", "minutes")
-"""Options that are omitted from the recorded command: folders and the time budget."""
+NOT_RECORDED = ("run", "command", "kind", "out", "data")
+"""Options that are omitted from the recorded command: folders."""
 MAX_TOKENS = {"inference": "4096, on cuda 32768", "training": "2048, on cuda 32768", "scaling": "the longest n"}
 """Defaults of ``--max-tokens``, for help texts."""
 MODELS = {
@@ -34,10 +34,7 @@ KINDS = {
 def add_parser(commands) -> None:
     """Add ``benchmark`` and its kinds."""
     benchmark = add_command(
-        commands,
-        "benchmark",
-        "measure time and memory, and compare with other models",
-        "benchmark inference OUT --minutes 9",
+        commands, "benchmark", "measure time and memory, and compare with other models", "benchmark inference OUT"
     )
     kinds = add_subcommands(benchmark, "kind")
     for kind, help in KINDS.items():
@@ -72,7 +69,6 @@ def _add_kind(parser, kind: str) -> None:
         "--rounds", type=int, metavar="R", help="measured rounds, in which models take turns (default: 3)"
     )
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="number of CPU threads")
-    add_minutes(parser, "no measurement but the first starts if it is predicted to exceed it")
     parser.add_argument(
         "--encoder-embed-dim", type=int, default=768, metavar="D", help="encoder embedding dimension, 64 per head"
     )
@@ -157,7 +153,6 @@ def _measure(options: argparse.Namespace) -> str:
 
     if options.threads < 1:
         raise ValueError(f"--threads must be at least 1, got {options.threads}")
-    check_minutes(options.minutes)
     torch.set_num_threads(options.threads)
     cells = BUILDERS[options.kind](options)
     words = shlex.join(
@@ -171,9 +166,8 @@ def _measure(options: argparse.Namespace) -> str:
         ]
     )
     commit = clean_commit()
-    remaining = measure_cells(cells, options.out, Provenance(commit, words), options.minutes)
-    text = f"{len(remaining)} of {len(cells)} measurements remain; rerun to resume"
-    return _report(options) + f"\n{text}" * bool(remaining)
+    measure_cells(cells, options.out, Provenance(commit, words))
+    return _report(options)
 
 
 def _report(options: argparse.Namespace) -> str:

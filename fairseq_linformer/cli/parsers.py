@@ -1,7 +1,6 @@
 """Shared parts of the commands' parsers: help format, common options, renamed options."""
 
 import argparse
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -157,19 +156,6 @@ def add_truncation(parser: Any, default: str | None, note: str = "") -> None:
 def add_results(parser: Any, default: str | None = "results", note: str = "") -> None:
     """Add ``--results``."""
     parser.add_argument("--results", default=default, metavar="FOLDER", help=f"folder of records{note}")
-
-
-def add_minutes(parser: Any, note: str) -> None:
-    """Add ``--minutes``."""
-    parser.add_argument(
-        "--minutes", type=float, metavar="M", help=f"time budget in minutes; {note} (default: no limit)"
-    )
-
-
-def check_minutes(minutes: float | None) -> None:
-    """Raise ValueError unless the time budget, if any, is finite and above 0."""
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise ValueError(f"--minutes must be a finite number above 0, got {minutes}")
 
 
 def add_runs(parser: Any, default: str | None = "runs", note: str = "") -> None:

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..benchmark.cells import BenchmarkCell, Provenance, is_out_of_memory, measure_cells, read_cell
+from ..benchmark.cells import BenchmarkCell, Provenance, cell_kind, is_out_of_memory, measure_cells, read_cell
 from ..benchmark.encoders import BASELINES
 from ..benchmark.flops import utilization
-from ..benchmark.grouping import cell_kind
 from ..benchmark.timing import Spread, ratio_spread, summarize
 from ..machine import current_commit
 from .result import Inputs, Result, Row, Rows, significant, spread

@@ -675,7 +675,6 @@ BENCHMARK = [
         --lengths 64,64 -> 64 twice
         --lengths 64 --projected-dim 8 --rounds 0 -> rounds .*0
         --lengths 64 --projected-dim 8 --warmup-rounds -1 -> warm_up .*-1
-        --lengths 64 --projected-dim 8 --minutes nan -> minutes .*nan
         --lengths 64 --projected-dim 8 --max-memory-gib nan -> usable_gib .*nan
         --lengths 64 --projected-dim 8 --gpu-memory-gib inf -> memory_gib .*inf
         --lengths 64 --projected-dim 8 --encoder-layers 0 -> layers .*0

@@ -1,27 +1,22 @@
 """The commands write cells and records, record their command line, and reject what cannot be measured."""
 
 import argparse
-import os
 import re
 import shlex
 import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
 
 from fairseq_linformer import machine
-from fairseq_linformer.benchmark import __main__ as bare
-from fairseq_linformer.benchmark import cells, train_process
+from fairseq_linformer.benchmark import train_process
 from fairseq_linformer.benchmark.arguments import format_options
 from fairseq_linformer.cli import benchmark, main
 from fairseq_linformer.cli.benchmark_cells import build_scaling_cells
 from fairseq_linformer.machine import current_commit
 from fairseq_linformer.reproduction.cells import read_all, rows_of
 
-GPU_SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_benchmark.sh"
 SMALL = "--encoder-layers 1 --encoder-embed-dim 64"
 TINY = f"{SMALL} --rounds 2"
 
@@ -126,76 +121,6 @@ def test_per_token_cell_has_all_lengths():
     assert cell.lengths == (512, 16384)
 
 
-@pytest.mark.slow
-def test_module_needs_only_pytorch(tmp_path):
-    """A process in which fairseq, transformers, psutil and other packages cannot be imported still measures."""
-    others = (
-        "fairseq",
-        "transformers",
-        "matplotlib",
-        "hydra",
-        "omegaconf",
-        "psutil",
-        "scipy",
-        "linformer",
-        "linformer_pytorch",
-    )
-    hide = f"import runpy, sys; sys.modules.update(dict.fromkeys({others})); "
-    code = hide + "runpy.run_module('fairseq_linformer.benchmark', run_name='__main__')"
-    options = "--device cpu --lengths 256 --encoder-layers 1 --encoder-embed-dim 64 --rounds 1 --max-tokens 512"
-    ended = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path), *options.split(), "--commit", "abc"],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=GPU_SCRIPT.parents[1],
-    )
-    assert "3 of 3 cells" in ended.stdout
-    step = cells.read_cell(tmp_path / "training-cpu-fp32-l1-n256-bare.json")
-    assert set(step["measured"]["seconds"]) == {"ours-modules", "transformer-eager", "transformer-sdpa"}
-    row = cells.read_cell(tmp_path / "inference-cpu-fp32-l1-n256.json")
-    assert set(row["measured"]["seconds"]) == {"eager", "sdpa", "k=128"} and row["commit"] == "abc"
-
-
-def test_command_of_the_module_is_recorded(tmp_path, monkeypatch):
-    recorded = []
-    monkeypatch.setattr(
-        bare, "measure_cells", lambda cells, out, provenance, minutes: recorded.append(provenance.command) or []
-    )
-    options = "--device cpu --dtype fp32 --dtype bf16 --lengths 256 --rounds 2 --commit abc --minutes 3"
-    bare.main([str(tmp_path), *options.split()])
-    assert recorded == [
-        "python -m fairseq_linformer.benchmark OUT --device cpu --lengths 256 --encoder-layers 12 "
-        "--encoder-embed-dim 768 --max-tokens 32768 --rounds 2 "
-        "--dtype fp32 --dtype bf16"
-    ]
-
-
-def test_module_rejects_invalid_arguments(tmp_path, capsys):
-    for words, message in (
-        (["--encoder-embed-dim", "100"], "embed_dim .*100"),
-        (["--lengths", "many"], "'many'"),
-        (["--lengths", "0"], "'0'"),
-        (["--max-tokens", "0"], "'0'"),
-        (["--lengths", "256", "--minutes", "nan"], "minutes .*nan"),
-    ):
-        with pytest.raises(SystemExit) as end:
-            bare.main([str(tmp_path / "out"), "--device", "cpu", "--commit", "abc", *words])
-        assert re.search(message, end.value.code if isinstance(end.value.code, str) else capsys.readouterr().err)
-    assert not (tmp_path / "out").exists()
-
-
-def test_gpu_script_with_wrong_arguments_starts_nothing(tmp_path):
-    python = tmp_path / "bin" / "python3"
-    python.parent.mkdir()
-    python.write_text(f"#!/bin/sh\ntouch {tmp_path}/begun\n")
-    python.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}"}
-    ended = subprocess.run(["bash", GPU_SCRIPT, "--help"], env=environment, capture_output=True, text=True)
-    assert ended.returncode == 2 and not (tmp_path / "begun").exists()
-    assert "usage: " in ended.stderr and ended.stderr.count("\n") == 1
-
-
 def test_commit_does_not_depend_on_the_working_directory(tmp_path, monkeypatch):
     here = current_commit()
     monkeypatch.chdir(tmp_path)
@@ -220,14 +145,10 @@ def test_rewritten_results_do_not_make_the_commit_dirty(tmp_path):
     assert current_commit(tmp_path) == f"{clean}-dirty" == current_commit(tmp_path / "results")
 
 
-@pytest.mark.parametrize("command", ["benchmark", "module"])
-def test_uncommitted_changes_are_rejected_before_anything_is_measured(tmp_path, monkeypatch, capsys, command):
+def test_uncommitted_changes_are_rejected_before_anything_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "changed_files", lambda folder=None: ["code.py"])
     out = tmp_path / "out"
     with pytest.raises(SystemExit) as end:
-        if command == "module":
-            bare.main([str(out), "--device", "cpu"])
-        else:
-            main(["benchmark", "inference", str(out), "--lengths", "64", "--projected-dim", "8"])
+        main(["benchmark", "inference", str(out), "--lengths", "64", "--projected-dim", "8"])
     assert re.search("clean commit.*-dirty.*code.py", str(end.value.code))
     assert not out.exists()

@@ -24,7 +24,7 @@ def test_rejected_values(kind, options, message):
 
 def test_steps_by_reach():
     cell = LocalStepCell(lengths=(32,), reaches=(0, 4), batch=8, **SIZES)
-    assert cell.name == "localstep-cpu-fp32-l1-n32-k8" and cell.operations() > 0
+    assert cell.name == "localstep-cpu-fp32-l1-n32-k8"
     found = cell.measure()
     assert {reach: len(rounds) for reach, rounds in found["seconds"].items()} == {"0": 1, "4": 1}
     assert 0 < found["bytes"]["0"] < found["bytes"]["4"]
@@ -32,5 +32,5 @@ def test_steps_by_reach():
 
 def test_inference_by_length_and_reach():
     cell = LocalPerTokenCell(lengths=(32, 64), reaches=(0, 4), tokens=64, **SIZES)
-    assert cell.name == "localpertoken-cpu-fp32-l1-n32-64-k8" and cell.operations() > 0
+    assert cell.name == "localpertoken-cpu-fp32-l1-n32-64-k8"
     assert {n: set(reaches) for n, reaches in cell.measure()["seconds"].items()} == {"32": {"0", "4"}, "64": {"0", "4"}}
