@@ -16,7 +16,7 @@ from typing import NoReturn
 from ..errors import first_line
 from ..signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, report, reproduce, submit
-from .parsers import HelpFormatter, Parser, UnknownOption, reject_renamed
+from .parsers import HelpFormatter, Parser, UnknownOption
 
 NAME = "fairseq-linformer"
 SPIN_COUNT = "1000"
@@ -94,10 +94,6 @@ def _is_missing(package: str) -> bool:
 
 def _run(arguments: list[str]) -> None:
     parser = build_parser()
-    try:
-        reject_renamed(arguments)
-    except ValueError as error:
-        parser.error(str(error))
     options, unparsed = parser.parse_known_args(arguments)
     options.unparsed = unparsed
     if options.unparsed and not getattr(options, "accepts_unparsed", False):

@@ -1,4 +1,4 @@
-"""Shared parts of the commands' parsers: help format, common options, renamed options."""
+"""Shared parts of the commands' parsers: help format and common options."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -7,42 +7,9 @@ from typing import Any, NoReturn
 from ..data.tokenizer_files import TokenizerFiles, choose_tokenizer
 from ..data.truncation import TRUNCATIONS
 
-RENAMED: dict[str, dict[str, str]] = {
-    command: {f"--{old}": f"--{new}" for old, _, new in (word.partition(":") for word in words.split())}
-    for command, words in {
-        "analyze": "text:source cut:sample-break-mode length:tokens-per-sample sentences:num-sentences "
-        "batch:batch-size check:num-checked width:head-dim model:checkpoint sentencepiece:sentencepiece-model "
-        "gpt2:gpt2-bpe",
-        "benchmark": "k:projected-dim tokens:max-tokens warm-up:warmup-rounds warm-up-updates:warmup-updates "
-        "updates:max-update layers:encoder-layers width:encoder-embed-dim finetuning:finetuning-lengths "
-        "part:only whole:whole-models memory-gib:gpu-memory-gib usable-gib:max-memory-gib",
-        "convert": "sentencepiece:sentencepiece-model gpt2-encoder:gpt2-bpe gpt2-vocab:gpt2-bpe",
-        "evaluate": "text:text-column label:label-column positions:tokens-per-sample cut:truncation "
-        "sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
-        "finetune": "epochs:max-epoch cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
-        "linearize": "",
-        "plan": "utilisation:utilization",
-        "prepare": "cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
-        "reproduce": "text:data ledger:results",
-        "submit": "",
-        "report": "",
-        "path": "",
-    }.items()
-}
-"""Options of version 0.2 and their current names, by command."""
-
 
 class UnknownOption(ValueError):
     """An option that a command does not have."""
-
-
-def reject_renamed(arguments: Sequence[str]) -> None:
-    """Raise ValueError with the current name of an option if its name of version 0.2 was used."""
-    names = RENAMED.get(arguments[0], {}) if arguments else {}
-    for word in arguments[1:]:
-        old = word.partition("=")[0]
-        if old in names:
-            raise ValueError(f"{old} was renamed; use {names[old]}")
 
 
 def flag_of(name: str) -> str:

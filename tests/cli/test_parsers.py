@@ -1,4 +1,4 @@
-"""Options have one meaning in all commands, old names are rejected with the new ones, and help texts are complete."""
+"""Options have one meaning in all commands, and help texts are complete."""
 
 import argparse
 import re
@@ -10,7 +10,6 @@ import pytest
 from fairseq_linformer.benchmark.families import FAMILIES
 from fairseq_linformer.benchmark.models import FAIRSEQ_MODELS, MODELS
 from fairseq_linformer.cli import build_parser, main
-from fairseq_linformer.cli.parsers import RENAMED
 from fairseq_linformer.evaluation import predict
 from fairseq_linformer.evaluation.perplexity import compute_perplexity
 
@@ -68,18 +67,6 @@ def test_options_have_the_same_type_in_all_commands():
     }
 
 
-@pytest.mark.parametrize("command, old, new", [(c, o, n) for c, names in RENAMED.items() for o, n in names.items()])
-def test_renamed_options_are_rejected_with_their_new_name(command, old, new, capsys):
-    for words in ([command, old, "x"], [command, f"{old}=x"]):
-        with pytest.raises(SystemExit) as end:
-            main(words)
-        assert end.value.code == 2
-        error = capsys.readouterr().err.splitlines()[-1]
-        assert old in error and new in error
-    options = {flag for words, parser in COMMANDS if words[:1] == (command,) for flag in parser._option_string_actions}
-    assert new in options and old not in options
-
-
 @pytest.mark.parametrize(
     "words",
     [["submit", "--runs", ""], ["reproduce", "--results", ""], ["finetune", "sst-2", ""], ["plan", ""]],
@@ -123,7 +110,3 @@ def test_help_of_benchmark_names_every_model(kind, models):
     parser = next(parser for words, parser in COMMANDS if words == ("benchmark", kind))
     _, _, listed = parser._option_string_actions["--models"].help.partition(": ")
     assert listed.partition(" (default")[0].split(", ") == list(models)
-
-
-def test_every_command_has_a_table_of_renamed_options():
-    assert set(RENAMED) == {words[0] for words, _ in COMMANDS if words}
