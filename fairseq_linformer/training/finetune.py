@@ -36,9 +36,10 @@ from .slurm import submit_array
 
 BEST = "checkpoint_best.pt"
 TASK_SETS = """
-    criterion checkpoint distributed_training optimization.update_freq dataset.valid_subset dataset.disable_validation
+    task criterion checkpoint distributed_training optimization.update_freq dataset.valid_subset
+    dataset.disable_validation
 """.split()
-"""Options that the task sets, or that make every update one batch; ``task`` itself is in the recipe."""
+"""Options that the task sets, or that make every update one batch."""
 
 
 @dataclass(frozen=True)
