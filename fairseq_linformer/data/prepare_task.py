@@ -12,7 +12,6 @@ fairseq's examples/roberta/preprocess_GLUE_tasks.sh writes the same, except that
 
 import platform
 import random
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +29,6 @@ from .tables import Row
 from .task_sources import Source, check_unusable, read_task_rows
 from .tasks import Task
 from .tokenizer import EOS, FIRST_ID, UNK, Tokenizer
-from .tokenizer_files import TOKENIZER_FLAGS
 from .truncation import MAX_POSITIONS, TRUNCATIONS, check_truncation, truncate
 
 SAMPLE_SEED = 1
@@ -81,18 +79,14 @@ def prepare_task(
             (folder / name).write_bytes(content)
         if task.classes:
             write_lines(folder / "label" / "dict.txt", (f"{name} 1" for name in task.class_names))
-        command = ["fairseq-linformer", "prepare", task.name, "OUT", *source.options]
-        command += [TOKENIZER_FLAGS[tokenizer.name], "TOKENIZER"]
-        command += ["--max-positions", str(max_positions), "--truncation", truncation]
-        command += [word for kind, number in sorted(num_rows.items()) for word in (f"--{kind}-rows", str(number))]
         manifest = {
             "task": task.name,
             "license": task.license,
-            "command": shlex.join(command),
-            "source": source.describe(),
+            "source": source.description,
             "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.checksums},
             "max_positions": max_positions,
             "cut": truncation,
+            "selected_rows": num_rows,
             "num_inputs": task.num_inputs,
             "classes": task.class_names,
             "splits": splits,
@@ -126,25 +120,25 @@ def _write_split(
 ) -> dict[str, Any]:
     """Tokenize and write the usable rows of a split; returns the counts for the manifest."""
     inputs = [BinarizedWriter(folder / f"input{i}" / split, tokenizer.dtype) for i in range(task.num_inputs)]
-    usable = [row for row in rows if not row.problem]
-    unusable = [row for row in rows if row.problem]
+    unusable, usable = [row for row in rows if row.problem], [row for row in rows if not row.problem]
     labels: list[str] = []
     num_truncated = num_unknown = 0
-    check_unusable(source, split, unusable, len(rows))
     with Progress(f"{task.name} {split}", len(usable), "rows") as progress:
         for start in range(0, len(usable), _BATCH_ROWS):
             batch = usable[start : start + _BATCH_ROWS]
             progress.add(len(batch))
-            ids, sizes = _encode(task, tokenizer, batch)
-            is_empty = np.logical_or.reduce([size == 1 for size in sizes])
-            if is_empty.any():  # SentencePiece removes some characters; rarely all of a text
-                unusable += [replace(batch[i], problem="no tokens") for i in np.flatnonzero(is_empty)]
-                batch = [batch[i] for i in np.flatnonzero(~is_empty)]
-                ids, sizes = _encode(task, tokenizer, batch)
-            ids, sizes, truncated = truncate(ids, sizes, max_positions, truncation)
+            encoded = [tokenizer.encode([row.texts[i] for row in batch]) for i in range(task.num_inputs)]
+            has_tokens = np.logical_and.reduce([sizes > 1 for _, sizes in encoded])  # SentencePiece removes characters
+            unusable += [replace(row, problem="no tokens") for row, kept in zip(batch, has_tokens) if not kept]
+            labels += [str(row.label) for row, kept in zip(batch, has_tokens) if kept]
+            ids, sizes, truncated = truncate(
+                [ids[np.repeat(has_tokens, sizes)] for ids, sizes in encoded],
+                [sizes[has_tokens] for _, sizes in encoded],
+                max_positions,
+                truncation,
+            )
             num_truncated += truncated
             num_unknown += sum(int((each == UNK).sum()) for each in ids)
-            labels += [str(row.label) for row in batch]
             for writer, *text in zip(inputs, ids, sizes):
                 writer.add(*text)
     check_unusable(source, split, unusable, len(rows))
@@ -169,12 +163,6 @@ def _write_split(
     label_writer.finish()
     occurring = Counter(classes.tolist())
     return counts | {"classes": {name: occurring[i] for i, name in enumerate(task.class_names)}}
-
-
-def _encode(task: Task, tokenizer: Tokenizer, rows: Sequence[Row]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """IDs and sizes of the texts of each input."""
-    encoded = [tokenizer.encode([row.texts[i] for row in rows]) for i in range(task.num_inputs)]
-    return [ids for ids, _ in encoded], [sizes for _, sizes in encoded]
 
 
 def summarize_task(task: Task, out, manifest: Mapping[str, Any]) -> str:

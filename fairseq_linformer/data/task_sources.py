@@ -12,8 +12,6 @@ from ..files import sha256
 from .tables import Row, build_row, check_columns, find_format, read_table
 from .tasks import OWN, Table, Task, own_task
 
-HUB = "hub"
-REVIEWS = "folder of texts"
 ACL_IMDB = "aclImdb"
 """The folder of IMDB's official texts."""
 MAX_UNUSABLE = 0.01
@@ -25,18 +23,14 @@ class Source:
     """Files with the rows of a task.
 
     Attributes:
-        files: those of each split, in the order of their rows, by the name for messages and the manifest.
+        files: those of each split, in the order of their rows, by the name for messages.
         table: their columns.
-        options: those of the command line, without the folders of local paths.
-        kind: kind of the files.
-        identity: JSON that identifies the data; None for the checksums of the files.
+        description: JSON that identifies the data, without local paths.
     """
 
     files: Mapping[str, Mapping[str, Path]]
     table: Table
-    options: Sequence[str]
-    kind: str
-    identity: Mapping[str, Any] | None = None
+    description: Mapping[str, Any]
 
     def read_rows(self, split: str) -> Iterator[Row]:
         """All rows of a split.
@@ -47,9 +41,9 @@ class Source:
         """
         texts, label = self.table.texts, self.table.label
         for name, path in self.files[split].items():
-            if self.kind == REVIEWS:
+            if path.suffix == ".txt":
                 text = path.read_bytes().decode("utf-8", "surrogateescape")
-                yield build_row(name, {"text": text, "label": path.parent.name}, texts, label)
+                yield build_row(name, {texts[0]: text, label: path.parent.name}, texts, label)
                 continue
             is_checked = False
             for number, record in read_table(path, self.table.columns):
@@ -57,17 +51,6 @@ class Source:
                     check_columns(path, record, (*texts, label))
                     is_checked = True
                 yield build_row(f"{name}:{number}", record, texts, label)
-
-    def describe(self) -> dict[str, Any]:
-        """JSON that identifies the data, for the manifest."""
-        if self.identity is not None:
-            return {"kind": self.kind, **self.identity}
-        checksums = {name: sha256(path) for files in self.files.values() for name, path in files.items()}
-        if self.kind != REVIEWS:
-            return {"kind": self.kind, "sha256": checksums}
-        listing = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
-        digest = hashlib.sha256(listing.encode()).hexdigest()  # of the output of ``sha256sum``
-        return {"kind": self.kind, "files": len(checksums), "sha256": {ACL_IMDB: digest}}
 
 
 def open_source(task: Task, source) -> Source:
@@ -81,14 +64,19 @@ def open_source(task: Task, source) -> Source:
         ValueError: it is not such a folder, a file is missing, or the hub cannot be read.
     """
     assert task.tsv and task.hub
-    if str(source) == HUB:
+    if str(source) == "hub":
         return _open_hub(task, task.hub)
     path = Path(source)
-    forms = (("TSV files", task.folder, task.tsv), (REVIEWS, ACL_IMDB, task.reviews), ("parquet", "", task.hub))
+    forms = (("TSV files", task.folder, task.tsv), ("folder of texts", ACL_IMDB, task.reviews), ("parquet", "", task.hub))
     for kind, folder, table in forms:
         for root in (path, path / folder):
             if table and any(next(root.glob(pattern), None) for pattern in table.files.values()):
-                return Source(_list_files(task, root, table), table, ("--source", path.absolute().name), kind)
+                files = _list_files(task, root, table)
+                checksums = {name: sha256(file) for split in files.values() for name, file in split.items()}
+                if table is task.reviews:  # 50,000 files: the checksum of the output of ``sha256sum``
+                    listing = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
+                    checksums = {ACL_IMDB: hashlib.sha256(listing.encode()).hexdigest()}
+                return Source(files, table, {"kind": kind, "sha256": checksums})
     expected = ", ".join([*task.tsv.files.values()] + [f"or with {ACL_IMDB}"] * bool(task.reviews))
     expected = f"--source must be hub, or a folder with {expected}, or with the hub's {task.hub.files['train']}"
     if path.is_dir():
@@ -107,8 +95,7 @@ def _open_hub(task: Task, table: Table) -> Source:
         )
     except OSError as error:
         raise ValueError(f"the dataset {name} of the hub cannot be read: {first_line(error)}") from None
-    files = _list_files(task, Path(folder), table)
-    return Source(files, table, ("--source", HUB), HUB, {"name": name, "revision": revision})
+    return Source(_list_files(task, Path(folder), table), table, {"kind": "hub", "name": name, "revision": revision})
 
 
 def _list_files(task: Task, root: Path, table: Table) -> dict[str, dict[str, Path]]:
@@ -145,14 +132,11 @@ def open_own(train, valid, texts: Sequence[str], label: str) -> tuple[Task, Sour
     paths = {"train": Path(train), "valid": Path(valid)}
     for path in paths.values():
         find_format(path)
-    options = [word for split, path in paths.items() for word in (f"--{split}", path.name)]
-    options += [word for column in texts for word in ("--text-column", column)] + ["--label-column", label]
+    checksums = {split: sha256(path) for split, path in paths.items()}
     source = Source(
         {split: {path.name: path} for split, path in paths.items()},
         Table({}, texts, label),
-        options,
-        "own files",
-        {"sha256": {split: sha256(path) for split, path in paths.items()}},
+        {"kind": "own files", "text_columns": list(texts), "label_column": label, "sha256": checksums},
     )
     rows = list(source.read_rows("train"))
     check_unusable(source, "train", [row for row in rows if row.problem], len(rows))

@@ -54,7 +54,7 @@ def test_each_format_gives_the_same_bytes(suffix, gpt2, bpe, tmp_path):
     assert [item.tolist() for item in labels] == [[4, 2], [5, 2]]
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert (manifest["task"], manifest["classes"], manifest["num_inputs"]) == ("own", ["bad", "good", "so so"], 2)
-    assert f"own OUT --train a.{suffix} --valid b.{suffix} --text-column first" in manifest["command"]
+    assert manifest["source"]["text_columns"] == ["first", "second"] and manifest["source"]["label_column"] == "mark"
 
 
 @pytest.mark.parametrize(
