@@ -67,7 +67,11 @@ def open_source(task: Task, source) -> Source:
     if str(source) == "hub":
         return _open_hub(task, task.hub)
     path = Path(source)
-    forms = (("TSV files", task.folder, task.tsv), ("folder of texts", ACL_IMDB, task.reviews), ("parquet", "", task.hub))
+    forms = (
+        ("TSV files", task.folder, task.tsv),
+        ("folder of texts", ACL_IMDB, task.reviews),
+        ("parquet", "", task.hub),
+    )
     for kind, folder, table in forms:
         for root in (path, path / folder):
             if table and any(next(root.glob(pattern), None) for pattern in table.files.values()):

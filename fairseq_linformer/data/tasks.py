@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 GLUE = "nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
 IMDB = "stanfordnlp/imdb", "e6281661ce1c48d982bc483cf8a173c1bbeb5d31"
@@ -68,8 +69,12 @@ class Task:
 
     def class_index(self, label: str) -> int:
         """Index of the class of a source's label. Raises KeyError for an unknown label."""
-        names = self.class_names
-        return names.index(label if label in names else self.classes[label])
+        return self._indices[label]
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        index = {name: i for i, name in enumerate(self.class_names)}
+        return {label: index[name] for label, name in self.classes.items()} | index
 
     def scaled_score(self, label: str) -> float:
         """The score divided by the highest one, as in fairseq's script. Raises ValueError if it is out of range."""
