@@ -46,8 +46,8 @@ def add_parser(commands) -> None:
         "input",
         nargs="?",
         metavar="TASK-OR-FILE",
-        help="folder that `prepare` wrote; file (.tsv with a header, .jsonl or .txt); - for standard input; or task, "
-        "such as sst-2, to read from --source",
+        help="folder that `prepare` wrote; file (.tsv or .csv with a header, .jsonl, .parquet or .txt); - for standard "
+        "input; or task, such as sst-2, to read from --source",
     )
     parser.add_argument(
         "--perplexity", metavar="DATA-BIN", help="compute masked-LM perplexity on this folder that `prepare` wrote"
@@ -62,14 +62,12 @@ def add_parser(commands) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the scores to this file")
     rows = parser.add_argument_group("tasks and files")
-    rows.add_argument(
-        "--source", metavar="hub|PATH", help="hub, or the official files in a folder or archive (default: hub)"
-    )
+    rows.add_argument("--source", metavar="hub|PATH", help="hub, or a folder with the official files (default: hub)")
     rows.add_argument(
         "--format",
         metavar="F",
-        help="tsv, jsonl or text, with one input per line or a pair separated by a tab (default: from the file name; "
-        "text for standard input)",
+        help="tsv, csv, jsonl, parquet or text, with one input per line or a pair separated by a tab (default: from "
+        "the file name; text for standard input)",
     )
     rows.add_argument(
         "--text-column",

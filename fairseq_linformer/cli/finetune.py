@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from ..data.tasks import TASKS
+from ..data.tasks import OWN, TASKS
 from .parsers import UnknownOption, add_command, add_runs, add_tokenizer, add_truncation, tokenizer_files
 
 
@@ -17,11 +17,14 @@ def add_parser(commands) -> None:
         """finetune sst-2 checkpoints/base/checkpoint_best.pt --gpt2-bpe data/gpt2_bpe
         finetune qqp checkpoint_best.pt --data data/qqp --lr 2e-5 --seed 3
         finetune sst-2 checkpoint_best.pt --grid --slurm --partition=gpu
-        finetune sst-2 FacebookAI/roberta-base --data data/sst-2-roberta""",
+        finetune sst-2 FacebookAI/roberta-base --data data/sst-2-roberta
+        finetune own checkpoint_best.pt --data data/own-task""",
         description="Rerun to resume. With --slurm any other --OPTION=VALUE is passed to sbatch.",
         allow_abbrev=False,
     )
-    parser.add_argument("task", choices=TASKS, metavar="TASK", help=f"one of {', '.join(TASKS)}")
+    tasks = [*TASKS, OWN]
+    own = f"{OWN} for the one in --data, which `prepare {OWN}` wrote"
+    parser.add_argument("task", choices=tasks, metavar="TASK", help=f"one of {', '.join(TASKS)}; {own}")
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
@@ -36,7 +39,7 @@ def add_parser(commands) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check everything, but write, train and submit nothing")
     data = parser.add_argument_group("data", "Source and tokenizer are used only to prepare a new folder.")
     data.add_argument("--data", metavar="FOLDER", help="folder of the task, prepared if missing (default: data/TASK)")
-    data.add_argument("--source", default="hub", metavar="hub|PATH", help="hub, or a folder or archive of the task")
+    data.add_argument("--source", default="hub", metavar="hub|PATH", help="hub, or a folder with the official files")
     add_tokenizer(data, default="next to CHECKPOINT")
     add_truncation(data, None, " (default: head)")
     recipe = parser.add_argument_group(
@@ -81,7 +84,7 @@ def _finetune(options: argparse.Namespace) -> str:
     import torch
 
     from ..training import recipe
-    from ..training.data import DataOptions
+    from ..training.data import DataOptions, open_own_task
     from ..training.finetune import FinetuningJob, default_name, finetune, submit
     from ..training.slurm import Submission
 
@@ -90,7 +93,8 @@ def _finetune(options: argparse.Namespace) -> str:
     sbatch_options = [word for word in words if word.startswith("-")]
     if sbatch_options and not options.slurm:
         raise UnknownOption(f"unknown option {sbatch_options[0]}; options of sbatch need --slurm")
-    task = TASKS[options.task]
+    data = options.data or f"data/{options.task}"
+    task = open_own_task(data) if options.task == OWN else TASKS[options.task]
     lrs, seeds = (recipe.GRID_LRS, recipe.GRID_SEEDS) if options.grid else ((recipe.LR,), (recipe.SEED,))
     epochs = recipe.EPOCHS if options.max_epoch is None else options.max_epoch
     batch_sizes = options.batch_size or (recipe.BATCH_SIZE,)
@@ -103,7 +107,7 @@ def _finetune(options: argparse.Namespace) -> str:
         options.checkpoint,
         recipes,
         name,
-        options.data or f"data/{task.name}",
+        data,
         options.runs,
         options.max_positions,
         options.from_scratch,
@@ -141,6 +145,6 @@ def _report(task, results, folder: Path, recipes) -> list[str]:
         folder /= recipes[results.index(result)].name
         lines = [*format_table(task, rank_settings(task, results)), f"median run, seed {result['recipe']['seed']}:"]
     for split, scores in result["splits"].items():
-        lines.append(f"{task.name} {split}: {', '.join(format_headline(result, split))}; {scores['rows']:,} rows")
+        lines.append(f"{task.name} {split}: {', '.join(format_headline(task, result, split))}; {scores['rows']:,} rows")
     epoch = "last" if task.valid_is_test else "best"
     return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from ..data.options import MAX_SKIPPED, CorpusOptions
 from ..data.sources import PRESETS
-from ..data.tasks import TASKS
+from ..data.task_sources import Source, open_own, open_source
+from ..data.tasks import OWN, TASKS, Task
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
+from ..files import check_new_folder
 from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation, tokenizer_files
 
 SOURCE = (
@@ -29,6 +31,7 @@ def add_parser(commands) -> None:
     _add_sentencepiece(subcommands)
     for task in TASKS.values():
         _add_task(subcommands, task)
+    _add_own(subcommands)
 
 
 def _add_pretraining(subcommands) -> None:
@@ -125,21 +128,55 @@ def _sentencepiece(options: argparse.Namespace) -> str:
     return prepare_sentencepiece(options.out, options.source, options.vocab_size, *sample)
 
 
-def _add_task(subcommands, task) -> None:
+def _add_task(subcommands, task: Task) -> None:
     inputs = "sentence pairs" if task.num_inputs == 2 else "sentences"
-    if task.classes:
-        labels = f"the classes {', '.join(task.class_names)}"
-    else:
+    if task.score_range:
         labels = f"scores from {task.score_range[0]:g} to {task.score_range[1]:g}"
-    example = f"prepare {task.name} data/{task.name} --source hub --sentencepiece-model data/spm/spm.model"
-    description = f"License: {task.license}."
+    else:
+        labels = f"the classes {', '.join(task.class_names)}"
     parser = add_command(
-        subcommands, task.name, f"prepare {task.name.upper()}: {inputs} with {labels}", example, description=description
+        subcommands,
+        task.name,
+        f"prepare {task.name.upper()}: {inputs} with {labels}",
+        f"prepare {task.name} data/{task.name} --source hub --sentencepiece-model data/spm/spm.model",
+        description=f"License: {task.license}.",
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
+    parser.add_argument("--source", default="hub", metavar="hub|PATH", help="hub, or a folder with the official files")
+    _add_rows(parser)
+    parser.set_defaults(run=_task)
+
+
+def _add_own(subcommands) -> None:
+    parser = add_command(
+        subcommands,
+        OWN,
+        "prepare your own task of text classification",
+        """prepare own data/own-task --train a.csv --valid b.csv --text-column review --label-column stars --wordpiece W
+        prepare own data/own2 --train a.tsv --valid b.tsv --text-column p --text-column q --label-column y --wordpiece W
+        """,
+        description="Files are TSV (without quoting) or CSV with a header, JSON lines or parquet.",
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     parser.add_argument(
-        "--source", default="hub", metavar="hub|PATH", help="hub, or the official files in a folder or archive"
+        "--train", required=True, metavar="FILE", help="training file; its labels, sorted, are the classes"
     )
+    parser.add_argument("--valid", required=True, metavar="FILE", help="validation file")
+    parser.add_argument(
+        "--text-column",
+        action="append",
+        default=[],
+        required=True,
+        metavar="COLUMN",
+        help="column of the text; repeat for pairs",
+    )
+    parser.add_argument("--label-column", required=True, metavar="COLUMN", help="column of the label")
+    _add_rows(parser)
+    parser.set_defaults(run=_own)
+
+
+def _add_rows(parser) -> None:
+    """Add the options of all tasks."""
     add_tokenizer(parser, required=True)
     parser.add_argument(
         "--max-positions",
@@ -149,30 +186,30 @@ def _add_task(subcommands, task) -> None:
         help="n, the longest input in tokens; longer rows are truncated",
     )
     add_truncation(parser, TRUNCATIONS[0])
-    parser.add_argument(
-        "--max-skipped",
-        type=float,
-        default=MAX_SKIPPED,
-        metavar="SHARE",
-        help="maximum share of rows of a split that may be skipped as unusable",
-    )
     for split in ("train", "valid"):
         parser.add_argument(
             f"--{split}-rows", type=int, metavar="R", help=f"rows of {split} to select at random (default: all)"
         )
-    parser.set_defaults(run=_task)
 
 
 def _task(options: argparse.Namespace) -> str:
-    from ..data.prepare_task import prepare_task
-    from ..data.task_manifest import summarize_task
+    check_new_folder(options.out)
+    task = TASKS[options.data]
+    return _prepare(task, open_source(task, options.source), options)
+
+
+def _own(options: argparse.Namespace) -> str:
+    check_new_folder(options.out)
+    return _prepare(*open_own(options.train, options.valid, options.text_column, options.label_column), options)
+
+
+def _prepare(task: Task, source: Source, options: argparse.Namespace) -> str:
+    from ..data.prepare_task import prepare_task, summarize_task
     from ..data.tokenizer import load_tokenizer
 
-    task = TASKS[options.data]
     files = tokenizer_files(options)
     assert files is not None  # one of the options is required
-    tokenizer = load_tokenizer(files)
-    limits = (options.max_positions, options.truncation, options.max_skipped)
     num_rows = {split: rows for split in ("train", "valid") if (rows := getattr(options, f"{split}_rows")) is not None}
-    manifest = prepare_task(task, options.out, options.source, tokenizer, *limits, num_rows)
+    limits = (options.max_positions, options.truncation, num_rows)
+    manifest = prepare_task(task, options.out, source, load_tokenizer(files), *limits)
     return summarize_task(task, options.out, manifest)

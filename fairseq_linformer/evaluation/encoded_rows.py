@@ -3,27 +3,24 @@
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from ..data.manifest import MANIFEST
-from ..data.options import MAX_SKIPPED
-from ..data.task_rows import clean_row, scale_score
-from ..data.task_source import open_source
-from ..data.tasks import TASKS, Task
+from ..data.tables import Row
+from ..data.task_sources import check_unusable, open_source, read_task_rows
+from ..data.tasks import OWN, TASKS, Task, own_task
 from ..data.tokenizer import FIRST_ID
 from ..files import read_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_labels
-from ..progress import Progress
 from .classifier import Encoding, FairseqClassifier
-from .example_files import Example
 from .strided import StridedClassifier
 
-Row = TypeVar("Row")
+T = TypeVar("T")
 _CHUNK_ROWS = 1000
 _CHUNK_CHARACTERS = 1 << 22
 """Characters tokenized together; their offsets and pieces take far more memory."""
@@ -44,30 +41,30 @@ class EncodedRow:
     target: float | None = None
 
 
-def encode_rows(classifier, examples: Iterable[Example], target: Callable[[str], float]) -> Iterator[EncodedRow]:
-    """Tokenize examples.
+def encode_rows(classifier, rows: Iterable[Row], target: Callable[[str], float]) -> Iterator[EncodedRow]:
+    """Tokenize rows.
 
     Args:
         classifier: an object with ``encode``.
         target: maps a label to its target, see ``build_target_lookup``.
 
     Raises:
-        ValueError: a label is not one of the head's, or as for ``read_examples``.
+        ValueError: a label is not one of the head's, or as ``rows``.
     """
-    for batch in split_rows(examples, _CHUNK_ROWS, _CHUNK_CHARACTERS, lambda row: sum(map(len, row.texts))):
-        for example, encoded in zip(batch, classifier.encode([example.texts for example in batch])):
+    for batch in split_rows(rows, _CHUNK_ROWS, _CHUNK_CHARACTERS, lambda row: sum(map(len, row.texts))):
+        for row, encoded in zip(batch, classifier.encode([row.texts for row in batch])):
             try:
-                yield EncodedRow(example.location, encoded, None if example.label is None else target(example.label))
+                yield EncodedRow(row.location, encoded, None if row.label is None else target(row.label))
             except (KeyError, ValueError) as error:
                 expected = f"the model's classes are {', '.join(classifier.names)}"
                 if isinstance(error, ValueError):
                     expected = "the model predicts a score, so labels must be finite numbers"
-                raise ValueError(f"{example.location}: unknown label {example.label!r}; {expected}") from None
+                raise ValueError(f"{row.location}: unknown label {row.label!r}; {expected}") from None
 
 
-def split_rows(rows: Iterable[Row], max_rows: int, max_size: int, size_of: Callable[[Row], int]) -> Iterator[list[Row]]:
+def split_rows(rows: Iterable[T], max_rows: int, max_size: int, size_of: Callable[[T], int]) -> Iterator[list[T]]:
     """Split rows into batches; a batch ends when it has ``max_rows`` rows, or a size of at least ``max_size``."""
-    batch: list[Row] = []
+    batch: list[T] = []
     size = 0
     for row in rows:
         batch.append(row)
@@ -124,31 +121,24 @@ def num_inputs(classifier) -> int | None:
     return inputs.pop() if len(inputs) == 1 else None
 
 
-def read_task_examples(task: Task, source: str, split: str) -> list[Example]:
-    """The published rows of a task; unusable ones are skipped, as in ``prepare``.
+def read_published_rows(task: Task, source: str, split: str) -> list[Row]:
+    """The published rows of a task; unusable ones are skipped, as in ``prepare``. Scores are scaled.
 
     Raises:
         ValueError: the split is unknown, the source is missing or damaged, or too many rows are unusable.
     """
     if split not in task.splits:
         raise ValueError(f"unknown --split {split!r} of {task.name}; choose from {', '.join(task.splits)}")
-    task_source, rows = open_source(task, source), []
-    with Progress("reading", task_source.count_rows(split), "rows") as progress:
-        for row in task_source.read_rows(split):
-            rows.append(clean_row(task, row))
-            progress.add(1)
-    unusable = [row for row in rows if row.reason]
-    count = f"{source}: {len(unusable):,} of {len(rows):,} rows of {split} are unusable"
-    first = f"; the first is {unusable[0]}" if unusable else ""
-    if len(unusable) > MAX_SKIPPED * len(rows) or len(unusable) == len(rows):
-        raise ValueError(count + first)
+    opened = open_source(task, source)
+    rows = read_task_rows(task, opened, split)
+    unusable = [row for row in rows if row.problem]
+    check_unusable(opened, split, unusable, len(rows))
     if unusable:
-        print(f"{count} and are skipped{first}", file=sys.stderr)
-    return [
-        Example(row.location, row.texts, row.label if task.classes else str(scale_score(task, row.label)))
-        for row in rows
-        if not row.reason
-    ]
+        print(f"{len(unusable):,} of {len(rows):,} rows are skipped; the first is {unusable[0]}", file=sys.stderr)
+    usable = [row for row in rows if not row.problem]
+    if task.score_range:
+        return [replace(row, label=str(task.scaled_score(str(row.label)))) for row in usable]
+    return usable
 
 
 def is_prepared(path) -> bool:
@@ -162,8 +152,11 @@ def read_prepared_task(folder) -> Task | None:
     if not path.is_file():
         return None
     try:
-        return TASKS.get(read_json(path).get("task"))
-    except (ValueError, AttributeError, TypeError):
+        manifest = read_json(path)
+        if manifest.get("task") == OWN:
+            return own_task(manifest["classes"], manifest["num_inputs"])
+        return TASKS.get(manifest.get("task"))
+    except (ValueError, KeyError, AttributeError, TypeError):
         raise ValueError(f"{path} cannot be read; prepare the data again") from None
 
 

@@ -21,9 +21,9 @@ from .encoded_rows import (
     normalize_names,
     num_inputs,
     read_prepared_rows,
-    read_task_examples,
+    read_published_rows,
 )
-from .example_files import FORMATS, STDIN, count_examples, read_examples
+from .example_files import FORMATS, STDIN, read_examples
 from .predictions import check_predictions, open_writer
 
 
@@ -35,7 +35,7 @@ class EvaluationData:
         name: a task, a folder written by ``prepare``, a file, or ``-`` for standard input.
         source: source of a task, as for ``prepare``.
         split: split of a task or a folder.
-        file_format: format of a file, ``tsv``, ``jsonl`` or ``text``; None to infer it from the file name.
+        file_format: format of a file, one of ``FORMATS``; None to infer it from the file name.
         text_columns, label_column: columns of a file; empty and None to infer them.
     """
 
@@ -157,11 +157,11 @@ def _rows(classifier, data: EvaluationData) -> tuple[int | None, Iterator[Encode
     if data.name in TASKS:
         task = TASKS[data.name]
         _check_names(task, classifier)
-        examples = read_task_examples(task, data.source or "hub", data.split or "valid")
+        published = read_published_rows(task, data.source or "hub", data.split or "valid")
         names = normalize_names(classifier.names)
         if task.classes and is_numbered(names):
             target = lambda label: names.index(str(task.class_index(label)))  # noqa: E731
-        return len(examples), encode_rows(classifier, examples, target)
+        return len(published), encode_rows(classifier, published, target)
     if is_prepared(data.name):
         if not isinstance(classifier, FairseqClassifier):
             raise ValueError(
@@ -170,7 +170,7 @@ def _rows(classifier, data: EvaluationData) -> tuple[int | None, Iterator[Encode
             )
         return read_prepared_rows(classifier, data.name, data.split or "valid")
     rows = read_examples(data.name, data.file_format, data.text_columns, data.label_column, num_inputs(classifier))
-    return count_examples(data.name, data.file_format), encode_rows(classifier, rows, target)
+    return None, encode_rows(classifier, rows, target)
 
 
 def _check_names(task, classifier) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 from ..data.manifest import MANIFEST
 from ..data.prepare_task import prepare_task
-from ..data.tasks import Task
+from ..data.task_sources import open_source
+from ..data.tasks import OWN, Task
 from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, FLAGS_TEXT, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS
 from ..evaluation.classifier import LABELS
-from ..evaluation.encoded_rows import is_prepared
+from ..evaluation.encoded_rows import is_prepared, read_prepared_task
 from ..files import read_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary
@@ -50,7 +51,7 @@ def prepare_data(task: Task, folder: Path, checkpoint: InitialCheckpoint, option
         dictionary = pretrained / DICTIONARY
         tokenizer = load_tokenizer(files, dictionary if dictionary.is_file() else None)
         truncation = options.truncation or TRUNCATIONS[0]
-        prepare_task(task, folder, options.source, tokenizer, checkpoint.max_positions, truncation)
+        prepare_task(task, folder, open_source(task, options.source), tokenizer, checkpoint.max_positions, truncation)
     manifest = check_folder(task, folder, checkpoint.max_positions)
     used = manifest.get("cut", "unknown")
     if options.truncation not in (None, used):
@@ -65,6 +66,14 @@ def prepare_data(task: Task, folder: Path, checkpoint: InitialCheckpoint, option
         "prepare the data again",
         same_as=[pretrained / DICTIONARY],
     )
+
+
+def open_own_task(folder) -> Task:
+    """The user's own task that a folder was prepared for; ValueError if it was not."""
+    task = read_prepared_task(folder)
+    if task is None or task.name != OWN:
+        raise ValueError(f"--data must be a folder that `fairseq-linformer prepare {OWN}` wrote, got {folder}")
+    return task
 
 
 def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from .slurm import Submission, submit_array
 
 BEST = "checkpoint_best.pt"
 FIXED = """
-    criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
+    task criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
     dataset.disable_validation optimization.update_freq distributed_training.distributed_world_size
 """.split()
 """Options that depend on the task, or on which --batch-size relies, besides the recipe's own."""

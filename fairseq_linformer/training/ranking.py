@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from ..data.tasks import TASKS, Task
+from ..data.tasks import Task
 from ..evaluation.scores import format_unit, format_values
 
 Result = Mapping[str, Any]
@@ -48,10 +48,10 @@ def format_table(task: Task, settings: Sequence[Sequence[Result]]) -> list[str]:
     return lines
 
 
-def format_headline(result: Result, split: str = "valid") -> list[str]:
+def format_headline(task: Task, result: Result, split: str = "valid") -> list[str]:
     """Format the task's metrics: accuracy, also F1 for QQP and MRPC, Matthews for CoLA, correlations for STS-B."""
     lines = []
-    for name in TASKS[result["task"]].metrics:
+    for name in task.metrics:
         score = result["splits"][split]["scores"][name]
         value, low, high = format_values(name, score["value"], *score["interval"])
         lines.append(f"{name} {value}{format_unit(name)} ({low} to {high})")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..data.tasks import Task
+from ..data.tasks import OWN, Task
 from ..resources import CONFIGS
 from .initial_checkpoint import InitialCheckpoint
 from .job import quote
@@ -66,7 +66,7 @@ class Recipe:
         """
         updates = math.ceil(rows / self.batch_size) * self.epochs
         return [
-            f"+task={task.name}",
+            f"task.num_classes={len(task.classes)}" if task.name == OWN else f"+task={task.name}",
             f"common.seed={self.seed}",
             f"task.data={quote(str(Path(data).absolute()))}",
             f"task.max_positions={checkpoint.max_positions}",

@@ -128,15 +128,31 @@ PREPARE = [
         out --source glue -> --sentencepiece-model
         out --source nowhere --sentencepiece-model spm.model -> nowhere
         out --source bad/folder --sentencepiece-model spm.model -> bad/folder
-        out --source text.txt --sentencepiece-model spm.model -> text.txt
+        out --source text.txt --sentencepiece-model spm.model -> text.txt is not a folder; unpack archives first
         out --source glue --sentencepiece-model spm.model --max-positions 2 -> max.positions .*2
-        out --source glue --sentencepiece-model spm.model --max-skipped 1 -> max.skipped .*1.0
         out --source glue --sentencepiece-model spm.model --train-rows 0 -> --train-rows must be at least 1, got 0
         out --source glue --sentencepiece-model spm.model --train-rows 9999 -> --train-rows must .*9999
         out --source glue --sentencepiece-model spm.model --valid-rows -1 -> --valid-rows must be at least 1, got -1
         out --source glue --sentencepiece-model spm.model --truncation middle -> 'middle'.*head
         out --source glue --sentencepiece-model bad/noise.model -> noise.model
         bad/full --source glue --sentencepiece-model spm.model -> bad/full must be a new or empty folder
+        """,
+    ),
+    *section(
+        "prepare own",
+        "files, columns and output folder",
+        "--sentencepiece-model spm.model --valid rows.tsv",
+        """
+        out --train rows.tsv --text-column sentence -> --label-column
+        out --train nowhere.tsv --text-column sentence --label-column label -> nowhere.tsv
+        out --train text.txt --text-column sentence --label-column label -> text.txt must end in .*tsv.*unpacked
+        out --train bad/packed.pt --text-column sentence --label-column label -> packed.pt must end in
+        out --train bad/half.parquet --text-column sentence --label-column label -> half.parquet is not a parquet file
+        out --train bad/no-columns.tsv --text-column sentence --label-column label -> no column sentence; choose from x
+        out --train bad/deep.jsonl --text-column sentence --label-column label -> deep.jsonl:1: not a JSON object
+        out --train bad/wrong.tsv --text-column sentence --label-column label -> wrong.tsv .*two labels.*bird
+        out --train rows.tsv --text-column sentence --label-column sentence -> different, got sentence, sentence
+        bad/full --train rows.tsv --text-column sentence --label-column label -> bad/full must be a new or empty folder
         """,
     ),
     *section("prepare", "unknown data", "", "sst-3 out -> 'sst-3'.*sst-2\n -> the following arguments are required"),
@@ -292,6 +308,7 @@ FINETUNE = [
         "",
         """
         sst-3 mlm/model.pt -> 'sst-3'.*sst-2
+        own mlm/model.pt --data data --device cpu -> --data must be a folder that .*prepare own.*data
         sst-2 nowhere.pt --data task --source glue --device cpu -> nowhere.pt is not a file
         sst-2 bad/half.pt --data task --source glue --device cpu -> half.pt is truncated
         sst-2 bad/empty.pt --data task --source glue --device cpu -> empty.pt is truncated
@@ -339,7 +356,7 @@ EVALUATE = [
         --device meta -> --device meta
         --device '' -> --device
         --max-positions 8 -> --max-positions.*transformers
-        --format csv -> --format.*csv
+        --format xml -> --format.*xml
         --text-column nothing -> no column nothing; choose from sentence, label
         --label-column nothing -> no column nothing; choose from sentence, label
         --text-column sentence --text-column sentence -> --text-column.*sentence, sentence

@@ -1,9 +1,6 @@
 """Small files in the exact format of each source, independent of the table of tasks."""
 
-import io
 import json
-import tarfile
-import zipfile
 
 # (first text, second text, class index); quotes, double and trailing spaces are ordinary characters.
 ROWS = {
@@ -113,18 +110,6 @@ def write_tsv(name, folder):
     return folder
 
 
-def write_zip(name, path, folder=None):
-    folder = FORMATS[name][0] if folder is None else folder
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for split in splits(name):
-            archive.writestr(f"{folder}/{file_of(name, split)}", tsv(name, split))
-            archive.writestr(f"__MACOSX/{folder}/{file_of(name, split)}", b"\0\5\26")
-            archive.writestr(f"{folder}/original/{file_of(name, split)}", "another")
-        if name != "imdb":
-            archive.writestr(f"{folder}/test.tsv", "index\tsentence\n0\tno label\n")
-    return path
-
-
 def write_parquet(name, folder, change=lambda columns: columns, shards=1):
     """The hub's files: parquet with its features, and the card that names the configurations."""
     from datasets import ClassLabel, Dataset, Features, Value, disable_progress_bars
@@ -160,41 +145,18 @@ def write_parquet(name, folder, change=lambda columns: columns, shards=1):
     return folder
 
 
-def reviews():
-    """Path and bytes of each labeled file of aclImdb, by class and number."""
-    files = {}
-    for split, called in (("train", "train"), ("valid", "test")):
-        for label, folder in enumerate(("neg", "pos")):
-            texts = [a for a, _, c in ROWS[split] if c == label]
-            # Numbers of two digits too: by name 14_4.txt comes before 7_4.txt.
-            for i, text in enumerate(texts):
-                files[f"aclImdb/{called}/{folder}/{7 * i}_4.txt"] = text.encode()
-    return files
-
-
 def write_reviews(folder):
-    for name, content in {
-        **reviews(),
-        "aclImdb/train/unsup/0_0.txt": b"none",
-        "aclImdb/train/neg/.DS_Store": b"\0",
-    }.items():
-        path = folder / name
+    """aclImdb; numbers have two digits too, because by name 14_4.txt comes before 7_4.txt."""
+    files = {"train/unsup/0_0.txt": "none", "train/neg/.DS_Store": "\0", "train/neg/._0_4.txt": "\0"}
+    for split, called in (("train", "train"), ("valid", "test")):
+        for label, name in enumerate(("neg", "pos")):
+            texts = [a for a, _, c in ROWS[split] if c == label]
+            files |= {f"{called}/{name}/{7 * i}_4.txt": text for i, text in enumerate(texts)}
+    for name, text in files.items():
+        path = folder / "aclImdb" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        path.write_bytes(text.encode())
     return folder / "aclImdb"
-
-
-def write_tar(path, extra=()):
-    """The archive, with its members in reverse order. ``extra``: more (TarInfo, bytes)."""
-    members = []
-    for name, content in [("aclImdb/train/unsup/0_0.txt", b"none"), *reversed(reviews().items())]:
-        info = tarfile.TarInfo(name)
-        info.size = len(content)
-        members.append((info, content))
-    with tarfile.open(path, "w:gz") as archive:
-        for info, content in [*members, *extra]:
-            archive.addfile(info, io.BytesIO(content))
-    return path
 
 
 def bins(out):

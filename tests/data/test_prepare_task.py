@@ -1,45 +1,39 @@
-"""Rejected options and output folders; the output is complete or absent after errors and kills."""
+"""Options, unusable rows, and the manifest of a prepared task."""
 
+import hashlib
+import json
 import os
-import re
-import resource
-import signal
-import subprocess
-import sys
 
 import pytest
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.data import prepare_task as prepare_module
-from fairseq_linformer.data import task_manifest as manifests
-from fairseq_linformer.data import tsv
-from fairseq_linformer.data.prepare_task import prepare_task
-from fairseq_linformer.data.tasks import TASKS
-from fairseq_linformer.progress import Progress
+from fairseq_linformer.data.tokenizer import load_tokenizer
+from fairseq_linformer.data.tokenizer_files import choose_tokenizer
 
 from . import task_files as files
 from .command_errors import error_of
+from .test_task_sources import prepare
 
 
-def test_rejected_options_and_output_folders(capsys, gpt2, tmp_path):
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--max-positions", 5], "got 5"),
+        (["--train-rows", 0], "--train-rows must be at least 1, got 0"),
+        (["--valid-rows", 99], "--valid-rows must be at most 3, the rows of the source, got 99"),
+    ],
+)
+def test_rejected_options(options, message, capsys, gpt2, tmp_path):
     source = files.write_tsv("qnli", tmp_path / "QNLI")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "x").touch()
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "empty")
-    for options, out, message in (
-        (["--max-positions", 5], None, "got 5"),
-        (["--max-skipped", 1], None, "got 1.0"),
-        (["--train-rows", 0], None, "--train-rows must be at least 1, got 0"),
-        (["--valid-rows", 99], None, "--valid-rows must be at most"),
-        ([], tmp_path / "full", "but it has files"),
-        ([], source / "train.tsv", "but it is not a folder"),
-        ([], tmp_path / "link", "but it is a link"),
-        ([], source / "train.tsv" / "out", "[Errno 17] File exists"),
-    ):
-        assert message in error_of(capsys, gpt2, source, *options, task="qnli", out=out)
-    assert os.listdir(tmp_path / "full") == ["x"]
+    assert message in error_of(capsys, gpt2, tmp_path / "empty", "--source", source, *options, task="qnli")
+
+
+def test_existing_output_is_kept(gpt2, tmp_path):
+    source = files.write_tsv("qnli", tmp_path / "QNLI")
+    with pytest.raises(SystemExit, match="must be a new or empty folder, but it has files"):
+        main(["prepare", "qnli", str(source), "--source", str(source), "--gpt2-bpe", str(gpt2)])
+    assert sorted(os.listdir(source)) == ["dev.tsv", "train.tsv"]
 
 
 def test_selected_rows_are_rows_of_the_source_in_their_order(bpe, tmp_path):
@@ -47,8 +41,8 @@ def test_selected_rows_are_rows_of_the_source_in_their_order(bpe, tmp_path):
     source = files.write_tsv("mnli", tmp_path / "MNLI")
 
     def prepare_rows(name, **options):
-        manifest = prepare_task(TASKS["mnli"], tmp_path / name, source, bpe, **options)
-        paths = {split: tmp_path / name / "input0" / split for split in TASKS["mnli"].splits}
+        manifest = prepare("mnli", tmp_path / name, source, bpe, **options)
+        paths = {split: tmp_path / name / "input0" / split for split in files.splits("mnli")}
         return manifest, {
             split: [row.tolist() for row in MMapIndexedDataset(str(path))] for split, path in paths.items()
         }
@@ -59,88 +53,80 @@ def test_selected_rows_are_rows_of_the_source_in_their_order(bpe, tmp_path):
     for split, rows in selected.items():
         at = [every[split].index(row) for row in rows]
         assert at == sorted(at) and len(every[split]) > len(rows)
-    assert "--train-rows 3 --valid-rows 2" in manifest["command"]
+    assert manifest["selected_rows"] == {"train": 3, "valid": 2}
     assert prepare_rows("again", num_rows={"train": 3, "valid": 2})[1] == selected
 
 
-def test_error_names_the_missing_source_file(capsys, gpt2, tmp_path, monkeypatch):
-    def raise_missing(path):
-        raise FileNotFoundError(2, "No such file or directory", "train.tsv")
-
-    monkeypatch.setattr(tsv, "sha256", raise_missing)
-    message = error_of(capsys, gpt2, files.write_tsv("sst-2", tmp_path / "SST-2"))
-    assert "rejected/out failed" in message and message.endswith("[Errno 2] No such file or directory: 'train.tsv'")
-
-
-def test_empty_tokenizer_path_is_rejected(capsys, gpt2, tmp_path):
-    source = files.write_tsv("qnli", tmp_path / "QNLI")
-    for option in ("--gpt2-bpe", "--sentencepiece-model"):
-        with pytest.raises(SystemExit):
-            main(["prepare", "qnli", str(tmp_path / "out"), "--source", str(source), option, ""])
-        assert f"{option}: must not be empty" in capsys.readouterr().err
-
-
-def test_redirected_output_has_progress_lines(bpe, tmp_path, monkeypatch, capsys):
-    """With rows, rate and ETA; here at short intervals."""
-    monkeypatch.setattr(prepare_module, "Progress", lambda *args: Progress(*args, interval=0.01))
-    prepare_task(TASKS["sst-2"], tmp_path / "out", write_large_source(tmp_path, 20_000), bpe)
-    lines = capsys.readouterr().err.splitlines()
-    line = r"sst-2 train: [\d,]+/20,005 rows \(\d+ %\), [\d,]+ rows/s, ETA 0:00:\d\d"
-    assert any(re.fullmatch(line, printed) for printed in lines), lines
-    assert any(printed.startswith("sst-2 train: 20,005 rows in 0:00:") for printed in lines)
-
-
-_COMMAND = "import sys; from fairseq_linformer.cli import main; main(sys.argv[1:])"
-
-
-def write_large_source(tmp_path, rows):
+def write_rows(tmp_path, lines):
+    """SST-2 with 200 good training rows before these lines."""
     source = files.write_tsv("sst-2", tmp_path / "SST-2")
-    with open(source / "train.tsv", "ab") as file:
-        file.write(b"low lower lower low hello world \t1\n" * rows)
+    (source / "train.tsv").write_bytes(b"sentence\tlabel\n" + b"low\t1\n" * 200 + lines)
     return source
 
 
-@pytest.mark.slow
-def test_full_disk_leaves_no_files(gpt2, tmp_path):
-    """Simulated by a limit on the file size."""
-    source = write_large_source(tmp_path, 5000)
-    (tmp_path / "out").mkdir()
-    process = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            _COMMAND,
-            "prepare",
-            "sst-2",
-            tmp_path / "out" / "x",
-            "--source",
-            source,
-            "--gpt2-bpe",
-            gpt2,
-        ],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
-    )
-    last = process.stderr.splitlines()[-1]
-    assert process.returncode == 1 and str(tmp_path / "out" / "x") in last and "[Errno 27] File too large" in last, (
-        process.stderr
-    )
-    assert "Traceback" not in process.stderr and not os.listdir(tmp_path / "out")
+def test_unusable_rows_are_skipped_and_located(capsys, gpt2, tmp_path):
+    source = write_rows(tmp_path, b"low\t2\nlatin \xe4\t1\nhello\t0\n")
+    words = ["prepare", "sst-2", tmp_path / "out", "--source", source, "--gpt2-bpe", gpt2]
+    main([*map(str, words)])
+    train = "train: 201 rows, 2 skipped (the first is train.tsv:202: unknown label '2'), 0 truncated"
+    assert train in capsys.readouterr().out
+    write_rows(tmp_path, b"hello\t0\n")
+    words[2] = tmp_path / "without"
+    main([*map(str, words)])
+    assert files.bins(tmp_path / "out") == files.bins(tmp_path / "without")
 
 
-def test_killed_run_leaves_no_output(bpe, tmp_path, monkeypatch):
-    """An earlier finished folder next to it is unchanged, and rerunning succeeds."""
-    source = write_large_source(tmp_path, 10)
-    prepare_task(TASKS["sst-2"], tmp_path / "out" / "finished", source, bpe)
-    before = files.bins(tmp_path / "out" / "finished")
-    if (child := os.fork()) == 0:
-        try:
-            monkeypatch.setattr(manifests, "sha256", lambda path: os.kill(os.getpid(), signal.SIGKILL))
-            prepare_task(TASKS["sst-2"], tmp_path / "out" / "x", source, bpe)
-        finally:
-            os._exit(0)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    assert not (tmp_path / "out" / "x").exists() and files.bins(tmp_path / "out" / "finished") == before
-    prepare_task(TASKS["sst-2"], tmp_path / "out" / "x", source, bpe)
-    assert files.bins(tmp_path / "out" / "x") == before
+def test_too_many_unusable_rows_are_rejected(capsys, gpt2, tmp_path):
+    source = write_rows(tmp_path, b"a\tb\t1\n" * 3)
+    message = error_of(capsys, gpt2, tmp_path / "empty", "--source", source)
+    assert (
+        "at most 1 % of the rows of train may be unusable, got 3 of 203; the first is train.tsv:202: 3 col" in message
+    )
+
+
+def test_invalid_scores_are_unusable(capsys, gpt2, tmp_path):
+    source = files.write_tsv("sts-b", tmp_path / "STS-B")
+    with open(source / "train.tsv", "a") as file:
+        for label in ("5.1", "-0.1", "nan", "inf", "", "high"):
+            file.write(f"9\tg\tf\t2012\t9\tn\tn\ta\tb\t{label}\n")
+    message = error_of(capsys, gpt2, tmp_path / "empty", "--source", source, task="sts-b")
+    assert message.endswith("got 6 of 11; the first is train.tsv:7: unknown label '5.1'")
+
+
+def test_text_that_sentencepiece_removes(pieces, tmp_path):
+    source = write_rows(tmp_path, "\u200b\t1\nthe cat\t0\n".encode())
+    tokenizer = load_tokenizer(choose_tokenizer(sentencepiece=pieces / "sentencepiece.bpe.model"))
+    counts = prepare("sst-2", tmp_path / "out", source, tokenizer)["splits"]["train"]
+    assert (counts["skipped"], counts["first_skipped"]) == (1, "train.tsv:202: no tokens")
+    data = MMapIndexedDataset(str(tmp_path / "out/input0/train"))
+    assert len(data) == 201 and data[200].tolist() == tokenizer.encode(["the cat"])[0].tolist()
+
+
+def test_manifest_is_deterministic(bpe, tmp_path):
+    manifests = []
+    for place in ("here", "there"):
+        files.write_tsv("sst-2", tmp_path / place / "SST 2")
+        prepare("sst-2", tmp_path / place / "out", tmp_path / place / "SST 2", bpe)
+        manifests.append((tmp_path / place / "out" / "manifest.json").read_bytes())
+    assert manifests[0] == manifests[1]
+    manifest = json.loads(manifests[0])
+    for name, content in files.bins(tmp_path / "here" / "out").items():
+        assert manifest["files"].pop(name) == hashlib.sha256(content).hexdigest()
+    assert not manifest["files"]
+    assert manifest["source"]["sha256"]["dev.tsv"] == hashlib.sha256(files.tsv("sst-2", "valid")).hexdigest()
+    assert manifest["classes"] == ["negative", "positive"]
+
+
+def test_summary(gpt2, bpe, tmp_path, capsys):
+    source = files.write_tsv("mnli", tmp_path / "MNLI")
+    options = ["--source", source, "--gpt2-bpe", gpt2, "--max-positions", 20]
+    main(["prepare", "mnli", *map(str, [tmp_path / "out", *options])])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{tmp_path / 'out'}: mnli, tokenized with gpt2"
+    lengths = [sum(bpe.encode([text.strip() for text in row[:2]])[1]) + 2 for row in files.ROWS["train"]]
+    truncated, tokens = sum(length > 20 for length in lengths), sum(min(length, 20) - 2 for length in lengths)
+    assert 0 < truncated < 5
+    assert lines[1] == f"train: 5 rows, 0 skipped, {truncated} truncated to 20 positions, {tokens} tokens"
+    assert lines[-1].endswith(
+        "--num-classes 3 --max-positions 20 --init-token 0 --separator-token 2 --valid-subset valid,valid1"
+    )

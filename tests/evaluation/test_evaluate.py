@@ -132,14 +132,14 @@ def test_unlabeled_rows_are_only_predicted(evaluate, finetuned, monkeypatch, cap
 
 @pytest.mark.slow
 def test_redirected_output_has_progress_lines(evaluate, finetuned, table, tmp_path, monkeypatch, capsys):
-    """With rows of the file, rate and ETA; here at short intervals."""
+    """With rows and rate; here at short intervals."""
     monkeypatch.setattr(predict_module, "Progress", lambda *args: Progress(*args, interval=0.01))
     large = tmp_path / "large.tsv"
     header, *rows = table.read_text().splitlines()
     large.write_text("\n".join([header, *rows * 50]))
     main(["evaluate", str(finetuned), str(large), "--batch-size", "1", "--device", "cpu"])
     lines, total = capsys.readouterr().err.splitlines(), f"{50 * len(ROWS):,}"
-    line = rf"evaluating: [\d,]+/{total} rows \(\d+ %\), [\d.,]+ rows/s, ETA 0:00:\d\d"
+    line = r"evaluating: [\d,]+ rows, [\d.,]+ rows/s"
     assert any(re.fullmatch(line, printed) for printed in lines), lines
     assert any(printed.startswith(f"evaluating: {total} rows in 0:00:") for printed in lines)
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from fairseq_linformer.data.tables import Row
 from fairseq_linformer.evaluation import encoded_rows, predict
 from fairseq_linformer.evaluation.encoded_rows import EncodedRow
-from fairseq_linformer.evaluation.example_files import Example
 
 
 class SumModel:
@@ -62,9 +62,7 @@ def test_long_texts_are_tokenized_a_few_at_a_time(monkeypatch):
             chunks.append(len(texts))
             return [{"input_ids": list(map(ord, "".join(row)))} for row in texts]
 
-    examples = [
-        Example(f"data:{i}", text) for i, text in enumerate([("ab", "c"), ("d",), ("efgh",), ("i" * 30,), ("j",)])
-    ]
+    examples = [Row(f"data:{i}", text) for i, text in enumerate([("ab", "c"), ("d",), ("efgh",), ("i" * 30,), ("j",)])]
     found = list(encoded_rows.encode_rows(Characters(), examples, float))
     assert [row.location for row in found] == [f"data:{i}" for i in range(5)] and chunks == [3, 1, 1]
 

@@ -6,9 +6,7 @@ import io
 import json
 import lzma
 import shutil
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,7 @@ from fairseq_linformer.data import manifest as corpus_manifest
 from fairseq_linformer.data.documents import UnfitDocument, read_documents, split_paragraphs
 from fairseq_linformer.data.plan import make_plan, planned_source
 from fairseq_linformer.data.sources import parse_source
-from fairseq_linformer.data.task_source import open_source
+from fairseq_linformer.data.task_sources import open_source
 from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.data.tokenizer import load_tokenizer
 from fairseq_linformer.data.tokenizer_files import choose_tokenizer
@@ -46,11 +44,11 @@ from fairseq_linformer.training.run_folder import read_config
 ROOT = Path(__file__).parents[2]
 NAMES = """
     rows.tsv
+    rows.csv
     rows.jsonl
+    rows.parquet
     rows.txt
     task.tsv
-    task.zip
-    task.tar.gz
     corpus.txt
     corpus.jsonl
     corpus.parquet
@@ -124,14 +122,10 @@ def _corpus(path: Path) -> None:
                 split_paragraphs(raw)
 
 
-def _task(task: str, path: Path) -> None:
-    source = open_source(TASKS[task], path)
-    for split in TASKS[task].splits:
-        consume(source.read_rows(split))
-
-
 def _tsv_task(path: Path) -> None:
-    _task("sst-2", path.parent)
+    source = open_source(TASKS["sst-2"], path.parent)
+    for split in TASKS["sst-2"].splits:
+        consume(source.read_rows(split))
 
 
 def _checkpoint(path: Path) -> None:
@@ -180,25 +174,6 @@ def _text_documents() -> bytes:
     return b"A first document\nof two lines.\n\nA second one: caf\xc3\xa9.\n"
 
 
-def _zip() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in ("train", "dev"):
-            archive.writestr(f"SST-2/{name}.tsv", "sentence\tlabel\na cat\t1\na dog\t0\n")
-    return file.getvalue()
-
-
-def _tar() -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for split in ("train", "test"):
-            for label in ("neg", "pos"):
-                info = tarfile.TarInfo(f"aclImdb/{split}/{label}/0_{1 if label == 'neg' else 9}.txt")
-                info.size = 5
-                archive.addfile(info, io.BytesIO(b"a cat"))
-    return file.getvalue()
-
-
 def _parquet() -> bytes:
     import pyarrow
     import pyarrow.parquet
@@ -244,11 +219,11 @@ def build_targets(world: Path) -> dict[str, Target]:
 
     return {
         "rows.tsv": Target(_rows, tsv, "x.tsv"),
+        "rows.csv": Target(_rows, b'sentence,label\n"a, cat",1\na dog,0\n', "x.csv"),
         "rows.jsonl": Target(_rows, jsonl, "x.jsonl"),
+        "rows.parquet": Target(_rows, _parquet(), "x.parquet", slow=True),
         "rows.txt": Target(_rows, b"a cat\ta dog\nb\tc\n", "x.txt"),
         "task.tsv": Target(_tsv_task, tsv, "SST-2/train.tsv"),
-        "task.zip": Target(lambda path: _task("sst-2", path), _zip(), "x.zip"),
-        "task.tar.gz": Target(lambda path: _task("imdb", path), _tar(), "x.tar.gz"),
         "corpus.txt": Target(_corpus, text, "x.txt"),
         "corpus.jsonl": Target(_corpus, jsonl, "x.jsonl"),
         "corpus.parquet": Target(_corpus, _parquet(), "x.parquet"),

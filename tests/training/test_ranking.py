@@ -34,8 +34,8 @@ def test_median_run():
 
 
 def test_headline_has_the_metrics_of_the_task():
-    assert format_headline(result(1e-5, 1, 0.8, task="qqp")) == [
+    assert format_headline(TASKS["qqp"], result(1e-5, 1, 0.8, task="qqp")) == [
         "accuracy 80.00 % (79.00 to 81.00)",
         "f1 0.8000 (0.7900 to 0.8100)",
     ]
-    assert format_headline(result(1e-5, 1, 0.8, task="cola"))[0].startswith("matthews 0.8000")
+    assert format_headline(TASKS["cola"], result(1e-5, 1, 0.8, task="cola"))[0].startswith("matthews 0.8000")

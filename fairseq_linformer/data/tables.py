@@ -1,0 +1,184 @@
+"""Rows of tabular files: TSV and CSV with a header, JSON lines and parquet.
+
+TSV has no quoting, as in GLUE; CSV is read by Python's ``csv``. Text is UTF-8.
+"""
+
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..errors import first_line
+
+FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+"""Formats by suffix of the file name."""
+LINE_BREAKS = re.compile(r"\r\n|[\n\r\t]")
+Record = dict[str, Any] | str
+"""Values by column; for an unusable line, what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One or two texts, and their label.
+
+    Attributes:
+        location: FILE:LINE, or the file if it holds a single row.
+        texts: stripped and without line breaks.
+        label: the source's name of the class, or the score; None for an unlabeled row.
+        problem: why the row is unusable; empty if it is usable.
+    """
+
+    location: str
+    texts: tuple[str, ...] = ()
+    label: str | None = None
+    problem: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.problem}"
+
+
+def find_format(path, formats: dict[str, str] = FORMATS) -> str:
+    """The format of a file; ValueError for an unknown suffix."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in formats:
+        raise ValueError(f"{path} must end in one of {', '.join(formats)}; archives must be unpacked")
+    return formats[suffix]
+
+
+def decode_lines(file: BinaryIO, kind: str) -> io.TextIOWrapper:
+    """The lines of a binary file. Bytes that are not UTF-8 become surrogates, which ``build_row`` rejects."""
+    newline = "" if kind == "csv" else "\n"  # elsewhere a carriage return is an ordinary character
+    return io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline)
+
+
+def read_table(path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Record]]:
+    """Read a file in the format of its suffix, see ``read_lines``; rows of parquet are numbered from 1.
+
+    Raises:
+        ValueError: the suffix is unknown, or the file is not parquet.
+        OSError: it cannot be read.
+    """
+    kind = find_format(path)
+    if kind == "parquet":
+        yield from read_parquet(path)
+    else:
+        with open(path, "rb") as file, decode_lines(file, kind) as lines:
+            yield from read_lines(path, lines, kind, columns)
+
+
+def read_lines(
+    name, lines: Iterable[str], kind: str, columns: Sequence[str] | None = None
+) -> Iterator[tuple[int, Record]]:
+    """The records of a text file, each with the number of its line.
+
+    Args:
+        name: of the file, for messages.
+        lines: from ``decode_lines``.
+        kind: ``tsv``, ``csv`` or ``jsonl``.
+        columns: names of the columns of a file without a header.
+
+    Raises:
+        ValueError: a column is twice in the header.
+    """
+    if kind == "jsonl":
+        for number, line in enumerate(lines, 1):
+            yield number, _parse_json(line)
+        return
+    rows = _split_csv(lines) if kind == "csv" else split_tsv(lines)
+    header = columns if columns is not None else next(rows, (0, []))[1]
+    if len(set(header)) < len(header):
+        raise ValueError(f"{name} has a duplicate column in its header: {', '.join(header)}")
+    for number, fields in rows:
+        if len(fields) == len(header):
+            yield number, dict(zip(header, fields))
+        else:
+            yield number, f"{len(fields)} columns instead of {len(header)}"
+
+
+def split_tsv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """The number and the fields of each line."""
+    for number, line in enumerate(lines, 1):
+        yield number, line.removesuffix("\n").removesuffix("\r").split("\t")
+
+
+def _split_csv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(sys.maxsize)  # the default is 131,072 characters
+    reader = csv.reader(lines)
+    return ((reader.line_num, fields) for fields in reader if fields)
+
+
+def _parse_json(line: str) -> Record:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    return record if isinstance(record, dict) else "not a JSON object"
+
+
+def read_parquet(path) -> Iterator[tuple[int, Record]]:
+    """The records of a parquet file, numbered from 1, with the names of classes. Raises ValueError if it is damaged."""
+    import pyarrow
+    from datasets import ClassLabel, Features
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        parquet = ParquetFile(path)
+        features = Features.from_arrow_schema(parquet.schema_arrow)
+        names = {column: feature.names for column, feature in features.items() if isinstance(feature, ClassLabel)}
+        records = (record for batch in parquet.iter_batches() for record in batch.to_pylist())
+        for number, record in enumerate(records, 1):
+            for column, classes in names.items():
+                if record[column] in range(len(classes)):
+                    record[column] = classes[record[column]]
+            yield number, record
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"{path} is not a parquet file, or is damaged: {first_line(error)}") from None
+
+
+def check_columns(path, record: dict[str, Any], columns: Iterable[str]) -> None:
+    """Raise ValueError if the first record of a file lacks a column."""
+    for column in columns:
+        if column not in record:
+            raise ValueError(f"{path} has no column {column}; choose from {', '.join(record)}")
+
+
+def build_row(location: str, record: Record, texts: Sequence[str], label: str | None) -> Row:
+    """The row of a record.
+
+    Texts are stripped, and line breaks and tabs become spaces, because fairseq's preprocessing has one row per line.
+    So the same text gives the same tokens from all formats. Nothing else changes.
+
+    Args:
+        texts: columns of the texts.
+        label: column of the label; None for unlabeled rows.
+    """
+    if isinstance(record, str):
+        return Row(location, problem=record)
+    values = []
+    for column in texts:
+        value = record.get(column)
+        if not isinstance(value, str) or not value.strip():
+            return Row(location, problem=f"no text in {column}")
+        if not _is_unicode(value):
+            return Row(location, problem="not UTF-8")
+        values.append(LINE_BREAKS.sub(" ", value).strip())
+    if label is None:
+        return Row(location, tuple(values))
+    value = record.get(label)
+    name = "" if value is None else LINE_BREAKS.sub(" ", str(value)).strip()
+    if not name or not _is_unicode(name):
+        return Row(location, problem=f"no label in {label}")
+    return Row(location, tuple(values), name)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a surrogate
+        return False
+    return True

@@ -1,0 +1,179 @@
+"""Where the rows of a task come from: the hub, a folder with its files or with the official ones, or a user's files."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import first_line
+from ..files import sha256
+from .tables import Row, build_row, check_columns, find_format, read_table
+from .tasks import OWN, Table, Task, own_task
+
+ACL_IMDB = "aclImdb"
+"""The folder of IMDB's official texts."""
+MAX_UNUSABLE = 0.01
+"""Largest share of a split's rows that may be unusable; official files have a few."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files with the rows of a task.
+
+    Attributes:
+        files: those of each split, in the order of their rows, by the name for messages.
+        table: their columns.
+        description: JSON that identifies the data, without local paths.
+    """
+
+    files: Mapping[str, Mapping[str, Path]]
+    table: Table
+    description: Mapping[str, Any]
+
+    def read_rows(self, split: str) -> Iterator[Row]:
+        """All rows of a split.
+
+        Raises:
+            ValueError: a file lacks a column, or is not in the format of its suffix.
+            OSError: it cannot be read.
+        """
+        texts, label = self.table.texts, self.table.label
+        for name, path in self.files[split].items():
+            if path.suffix == ".txt":
+                text = path.read_bytes().decode("utf-8", "surrogateescape")
+                yield build_row(name, {texts[0]: text, label: path.parent.name}, texts, label)
+                continue
+            is_checked = False
+            for number, record in read_table(path, self.table.columns):
+                if not is_checked and isinstance(record, dict):
+                    check_columns(path, record, (*texts, label))
+                    is_checked = True
+                yield build_row(f"{name}:{number}", record, texts, label)
+
+
+def open_source(task: Task, source) -> Source:
+    """Open a source of a task.
+
+    Args:
+        source: ``hub``, or the path of a folder with the official TSV files, with the texts of aclImdb, or with the
+            hub's parquet files. The official files may also be in a subfolder with their published name.
+
+    Raises:
+        ValueError: it is not such a folder, a file is missing, or the hub cannot be read.
+    """
+    assert task.tsv and task.hub
+    if str(source) == "hub":
+        return _open_hub(task, task.hub)
+    path = Path(source)
+    forms = (
+        ("TSV files", task.folder, task.tsv),
+        ("folder of texts", ACL_IMDB, task.reviews),
+        ("parquet", "", task.hub),
+    )
+    for kind, folder, table in forms:
+        for root in (path, path / folder):
+            if table and any(next(root.glob(pattern), None) for pattern in table.files.values()):
+                files = _list_files(task, root, table)
+                checksums = {name: sha256(file) for split in files.values() for name, file in split.items()}
+                if table is task.reviews:  # 50,000 files: the checksum of the output of ``sha256sum``
+                    listing = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
+                    checksums = {ACL_IMDB: hashlib.sha256(listing.encode()).hexdigest()}
+                return Source(files, table, {"kind": kind, "sha256": checksums})
+    expected = ", ".join([*task.tsv.files.values()] + [f"or with {ACL_IMDB}"] * bool(task.reviews))
+    expected = f"--source must be hub, or a folder with {expected}, or with the hub's {task.hub.files['train']}"
+    if path.is_dir():
+        raise ValueError(f"{path} has no files of {task.name}; {expected}")
+    problem = "is not a folder; unpack archives first" if path.exists() else "does not exist"
+    raise ValueError(f"{path} {problem}; {expected}")
+
+
+def _open_hub(task: Task, table: Table) -> Source:
+    from huggingface_hub import snapshot_download
+
+    name, revision = task.hub_name
+    try:
+        folder = snapshot_download(
+            name, repo_type="dataset", revision=revision, allow_patterns=list(table.files.values())
+        )
+    except OSError as error:
+        raise ValueError(f"the dataset {name} of the hub cannot be read: {first_line(error)}") from None
+    return Source(_list_files(task, Path(folder), table), table, {"kind": "hub", "name": name, "revision": revision})
+
+
+def _list_files(task: Task, root: Path, table: Table) -> dict[str, dict[str, Path]]:
+    """The files of each split by their path relative to ``root``, ordered by folder, then by number, then by name."""
+    files = {}
+    for split, pattern in table.files.items():
+        if not (paths := list(root.glob(pattern))):
+            raise ValueError(f"{root / pattern} does not exist; {task.name} needs it")
+        files[split] = {path.relative_to(root).as_posix(): path for path in sorted(paths, key=_order)}
+    return files
+
+
+def _order(path: Path) -> tuple[Path, int, str]:
+    number = re.match(r"\d+", path.name)
+    return path.parent, int(number[0]) if number else 0, path.name
+
+
+def open_own(train, valid, texts: Sequence[str], label: str) -> tuple[Task, Source]:
+    """A user's own task: its classes are the labels of ``train``, sorted.
+
+    Args:
+        train, valid: tabular files.
+        texts: columns of one or two texts.
+        label: column of the label.
+
+    Raises:
+        ValueError: the columns are not different ones, a file lacks one, its suffix is unknown, or there are fewer than
+            two classes.
+        OSError: a file cannot be read.
+    """
+    columns = (*texts, label)
+    if len(texts) > 2 or len(set(columns)) < len(columns):
+        raise ValueError(f"one or two text columns and a label column must be different, got {', '.join(columns)}")
+    paths = {"train": Path(train), "valid": Path(valid)}
+    for path in paths.values():
+        find_format(path)
+    checksums = {split: sha256(path) for split, path in paths.items()}
+    source = Source(
+        {split: {path.name: path} for split, path in paths.items()},
+        Table({}, texts, label),
+        {"kind": "own files", "text_columns": list(texts), "label_column": label, "sha256": checksums},
+    )
+    rows = list(source.read_rows("train"))
+    check_unusable(source, "train", [row for row in rows if row.problem], len(rows))
+    classes = sorted({str(row.label) for row in rows if not row.problem})
+    if len(classes) < 2:
+        raise ValueError(f"{train} must have at least two labels in {label}, got {classes[0]}")
+    return own_task(classes, len(texts)), source
+
+
+def read_task_rows(task: Task, source: Source, split: str) -> list[Row]:
+    """All rows of a split; those with a label that is not the task's are unusable.
+
+    Raises:
+        ValueError: such a label is in a user's own task; or as ``Source.read_rows``.
+        OSError: a file cannot be read.
+    """
+    rows = []
+    for row in source.read_rows(split):
+        if not row.problem and not task.has_label(str(row.label)):
+            if task.name == OWN:
+                known = ", ".join(task.class_names)
+                raise ValueError(f"{row.location}: the label {row.label!r} is not in the training file; it has {known}")
+            row = replace(row, problem=f"unknown label {str(row.label)[:40]!r}")
+        rows.append(row)
+    return rows
+
+
+def check_unusable(source: Source, split: str, unusable: Sequence[Row], total: int) -> None:
+    """Raise ValueError if a split has no rows, or more than ``MAX_UNUSABLE`` of them are unusable."""
+    if not total:
+        raise ValueError(f"{next(iter(source.files[split].values()))} has no rows")
+    if len(unusable) > MAX_UNUSABLE * total:
+        raise ValueError(
+            f"at most {100 * MAX_UNUSABLE:g} % of the rows of {split} may be unusable, got {len(unusable):,} of "
+            f"{total:,}; the first is {unusable[0]}"
+        )
