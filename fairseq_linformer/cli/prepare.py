@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..data.options import MAX_SKIPPED
-from ..data.pretraining import MAX_SHARDS, VALID_SHARE
+from ..data.options import MAX_SHARDS, MAX_SKIPPED, VALID_SHARE
 from ..data.sources import PRESETS
 from ..data.tasks import TASKS
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS

@@ -1,5 +1,9 @@
-"""The limit on skipped rows."""
+"""Defaults and limits of the options of ``prepare``."""
 
+VALID_SHARE = 0.005
+"""Share of the documents of a corpus for validation."""
+MAX_SHARDS = 256
+"""Each shard has three open files."""
 MAX_SKIPPED = 0.01
 """Default limit on the share of the rows of a task that are skipped."""
 

@@ -24,14 +24,11 @@ from ..files import check_new_folder, fingerprint, new_folder, sha256, write_jso
 from .binarized import BinarizedWriter
 from .documents import BATCH_DOCUMENTS, load_documents, split_paragraphs
 from .manifest import MANIFEST, describe_source, library_versions
+from .options import MAX_SHARDS, VALID_SHARE
 from .row_readers import import_datasets
 from .sources import check_outside, locate_source, parse_source
 from .tokenizer import UNK, Tokenizer, load_tokenizer
 from .tokenizer_files import TokenizerFiles
-
-VALID_SHARE = 0.005
-MAX_SHARDS = 256
-"""Each shard has three open files."""
 
 
 def prepare_corpus(
