@@ -38,7 +38,7 @@ def _add_pretraining(subcommands) -> None:
         "prepare text for masked-LM pretraining, from files or the Hugging Face hub",
         """prepare pretraining data/own --source train.txt --sentencepiece-model data/spm/spm.model
         prepare pretraining data/pretraining --source wikipedia --source bookcorpusopen --gpt2-bpe data/gpt2_bpe""",
-        description="The cache of `datasets` keeps finished stages (HF_DATASETS_CACHE).",
+        description="Rerun after a kill: the cache of `datasets` (HF_DATASETS_CACHE) keeps finished stages.",
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     parser.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
