@@ -46,8 +46,7 @@ def train_model(
         OSError: an input cannot be read.
         ValueError: an input is empty, or the text is too small for ``vocab_size`` pieces.
     """
-    if not 1 <= vocab_size <= 1_000_000:
-        raise ValueError(f"vocab_size must be between 1 and 1,000,000, got {vocab_size}")
+    check_vocab_size(vocab_size)
     text: dict[str, Any] = {"sentence_iterator": inputs}
     if not isinstance(inputs, Iterator):
         text = {"input": [str(path) for path in inputs]}
@@ -77,6 +76,12 @@ def train_model(
         sentence = first_line(str(error).split("] ")[-1]).removeprefix("INTERNAL: ")
         raise ValueError(sentence or "sentencepiece failed") from None
     return model.getvalue()
+
+
+def check_vocab_size(vocab_size: int) -> None:
+    """Raise ValueError unless it is between 1 and 1,000,000."""
+    if not 1 <= vocab_size <= 1_000_000:
+        raise ValueError(f"vocab_size must be between 1 and 1,000,000, got {vocab_size}")
 
 
 def list_pieces(model) -> list[str]:

@@ -40,6 +40,7 @@ def prepare_sentencepiece(
         ValueError: an option is out of range, or a source is missing or damaged.
         OSError: a file cannot be read or written.
     """
+    sentencepiece_model.check_vocab_size(vocab_size)
     if not sample_mib > 0:
         raise ValueError(f"sample_mib must be above 0, got {sample_mib}")
     out = Path(out)
