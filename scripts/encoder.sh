@@ -68,7 +68,7 @@ tokenizer=(--wordpiece "$out/transformer/tokenizer.json")
 # Rejects wrong options of finetuning now, not after hours of distillation; the Linformer does not exist yet.
 fairseq-linformer finetune "$task" "$out/transformer/model.pt" "${finetuning[@]}" --name check \
     --max-positions "$positions" --dry-run > /dev/null
-fairseq-linformer prepare pretraining "$out/text" --source "$text" "${tokenizer[@]}"
+[ -e "$out/text" ] || fairseq-linformer prepare pretraining "$out/text" --source "$text" "${tokenizer[@]}"
 fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text "$out/text/shard0" \
     --max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \
     --max-update "$updates" "${training[@]}" "${amp[@]}"

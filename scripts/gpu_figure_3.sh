@@ -19,10 +19,10 @@ cd "$(dirname "$0")/.."
 linformer=(python3 -m fairseq_linformer.cli)
 export OMP_NUM_THREADS=1
 
-if ! [ -e "$out/text/manifest.json" ]; then
+[ -e "$out/spm" ] ||
     "${linformer[@]}" prepare sentencepiece "$out/spm" --source "$text" --vocab-size 1000 --fold-case
+[ -e "$out/text" ] ||
     "${linformer[@]}" prepare pretraining "$out/text" --source "$text" --sentencepiece-model "$out/spm/spm.model"
-fi
 if [ "$scale" = gpu ] && ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
     echo "$out/text is ready; copy $out to a machine with a GPU and rerun"
     exit

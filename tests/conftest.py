@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 import pytest
 import torch
@@ -50,6 +51,15 @@ def pytest_collection_modifyitems(items):
         ordered += head + rest[taken : taken + share]
         taken += share
     items[:] = ordered + rest[taken:]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def datasets_cache(tmp_path_factory):
+    """``datasets`` keeps what it reads with the files of the tests, also in other processes."""
+    folder = tmp_path_factory.mktemp("datasets")
+    os.environ["HF_DATASETS_CACHE"] = str(folder)
+    if "datasets" in sys.modules:
+        sys.modules["datasets"].config.HF_DATASETS_CACHE = folder
 
 
 @pytest.fixture(autouse=True)

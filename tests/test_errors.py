@@ -2,8 +2,7 @@
 
 import pytest
 
-from fairseq_linformer.data.plan import make_plan
-from fairseq_linformer.data.sources import parse_source
+from fairseq_linformer.data.sources import locate_source, parse_source
 from fairseq_linformer.errors import first_line
 
 
@@ -30,4 +29,4 @@ def test_hub_error_without_a_message(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", info)
     with pytest.raises(ValueError, match="some/name.*TimeoutError"):
-        make_plan([parse_source("hub:some/name")], 1)
+        locate_source(parse_source("hub:some/name"))

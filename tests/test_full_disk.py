@@ -1,6 +1,5 @@
 """Writers on a disk that is really full: each names its file, keeps what was there, leaves no rest."""
 
-import json
 import random
 
 import pytest
@@ -77,19 +76,30 @@ def test_task(free, glue, pieces, disk):
     assert str(disk / "out") in rejected(["prepare", "sst-2", disk / "out", *words]) and contents(disk) == {}
 
 
+@pytest.fixture
+def corpus_words(tmp_path):
+    text = write_text(tmp_path / "text.txt", build_documents(100))
+    return ["--gpt2-bpe", write_gpt2(tmp_path / "gpt2"), "--source", text, "--workers", 1, "--valid-share", 0.3]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("free", [0, *(random_free(seed, 40) for seed in SEEDS)])
-def test_shard_of_a_corpus(free, tmp_path, disk):
-    """Finished chunks stay; with free space, the same command completes the corpus."""
-    text = write_text(tmp_path / "text.txt", build_documents(100))
-    words = ["--gpt2-bpe", write_gpt2(tmp_path / "gpt2"), "--source", text, "--workers", 1, "--valid-share", 0.3]
-    main([*map(str, ["prepare", "pretraining", tmp_path / "whole", *words])])
+def test_corpus(free, corpus_words, disk):
+    fill_all_but(disk, free)
+    assert str(disk / "out") in rejected(["prepare", "pretraining", disk / "out", *corpus_words])
+    assert contents(disk) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("free", [0, 12, 40])
+def test_cache_of_a_corpus(free, corpus_words, disk, tmp_path, monkeypatch):
+    """With free space, the same command completes the corpus."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", disk / "cache")
     filler = fill_all_but(disk, free)
-    assert str(disk / "out") in rejected(["prepare", "pretraining", disk / "out", *words])
-    assert not list(disk.rglob("*.bin")) and not list(disk.rglob("manifest.json"))
+    with pytest.raises(SystemExit, match=f"{NO_SPACE}|Not enough disk space"):
+        main([*map(str, ["prepare", "pretraining", tmp_path / "out", *corpus_words])])
+    assert not (tmp_path / "out").exists()
     filler.unlink()
-    main([*map(str, ["prepare", "pretraining", disk / "out", *words])])
-    assert (
-        json.loads((disk / "out/manifest.json").read_text())["files"]
-        == (json.loads((tmp_path / "whole/manifest.json").read_text())["files"])
-    )
+    main([*map(str, ["prepare", "pretraining", tmp_path / "out", *corpus_words])])

@@ -158,7 +158,6 @@ def draw_attention(model: AttentionModel, texts: Sentences, numbers: Sequence[in
     if last not in sentences:
         raise ValueError(
             f"sentence number must be at most {texts.counts.sentences}, the number of sentences, got {last}"
-            f"{texts.describe_unfit()}"
         )
     for number, sentence in sentences.items():
         maps: list[np.ndarray] = []

@@ -10,19 +10,16 @@ paper does not say what it did with shorter texts. Here, without masking any tok
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
-from ..data.documents import UnfitDocument, read_documents, read_line_documents, split_paragraphs
-from ..data.plan import make_plan, planned_source
-from ..data.sources import check_outside, parse_source
-from ..files import sha256
+from ..data.documents import read_documents, split_paragraphs
+from ..data.manifest import describe_source
+from ..data.sources import Source, check_outside, locate_source, parse_source
 
 BREAK_MODES = ("packed", "lines")
 SHORT = ("skip", "pad")
-_CHUNK_BYTES = 8 << 20
 _TOKENIZER_BATCH = 256
 
 
@@ -32,21 +29,19 @@ class Counts:
 
     Attributes:
         texts: paragraphs, lines or rows.
-        unfit: skipped documents (for ``lines`` from a text file: lines) that are not valid text.
         cut: texts truncated to n (``lines`` only).
         short: sentences shorter than n, skipped or padded.
         sentences: sentences produced.
     """
 
     texts: int = 0
-    unfit: int = 0
     cut: int = 0
     short: int = 0
     sentences: int = 0
 
 
-def _base_name(source: dict[str, Any]) -> str:
-    return str(source["location"]).rstrip("/").rsplit("/", 1)[-1]
+def _base_name(source: Source) -> str:
+    return source.location.rstrip("/").rsplit("/", 1)[-1]
 
 
 class Sentences:
@@ -82,7 +77,7 @@ class Sentences:
                 raise ValueError(f"unknown {name} {value!r}; choose from {', '.join(allowed)}")
         if n < 3:
             raise ValueError(f"n must be at least 3 (<s>, a token, </s>), got {n}")
-        self.plan = make_plan([parse_source(source) for source in sources], _CHUNK_BYTES)
+        self.sources = [locate_source(parse_source(source)) for source in sources]
         self.tokenizer, self.n, self.break_mode, self.short = tokenizer, n, break_mode, short
         self._bos, self._eos = ([] if token is None else [token] for token in (bos, eos))
         self.counts = Counts()
@@ -90,28 +85,23 @@ class Sentences:
     @property
     def short_name(self) -> str:
         """Names of the sources without their folders, for figures."""
-        return ", ".join(map(_base_name, self.plan.sources))
+        return ", ".join(map(_base_name, self.sources))
 
     def identity(self) -> list[dict[str, object]]:
         """JSON that identifies the text: options, SHA-256 of each file, and names without folders (full names on the
         hub)."""
         return [
             {
-                **{key: value for key, value in source.items() if key != "files"},
-                "location": _base_name(source) if source["files"] else str(source["location"]),
-                "sha256": [sha256(file["path"]) for file in source["files"]],
+                **{key: value for key, value in described.items() if key != "files"},
+                "location": _base_name(source) if source.files else source.location,
+                "sha256": [file["sha256"] for file in described["files"]],
             }
-            for source in self.plan.sources
+            for source, described in zip(self.sources, map(describe_source, self.sources))
         ]
-
-    def describe_unfit(self) -> str:
-        """The end of an error message: how many documents were skipped, if any."""
-        unfit = self.counts.unfit
-        return f"; {unfit:,} documents were skipped: not valid text (NUL bytes, not UTF-8, too long)" if unfit else ""
 
     def check_outside(self, paths: Iterable[Path]) -> None:
         """Raise ValueError if one of the files to be written would become part of the text."""
-        check_outside(map(planned_source, self.plan.sources), paths)
+        check_outside(self.sources, paths)
 
     def __iter__(self) -> Iterator[list[int]]:
         self.counts = Counts()
@@ -150,15 +140,11 @@ class Sentences:
                 yield list(ids)
 
     def _texts(self) -> Iterator[str]:
-        for chunk in self.plan.chunks:
-            by_line = chunk.format == "text" and self.break_mode == "lines"
-            source = planned_source(self.plan.sources[chunk.source])
-            for raw in read_line_documents(chunk) if by_line else read_documents(chunk, source):
-                try:
-                    lines = split_paragraphs(raw)
-                except UnfitDocument:
-                    self.counts.unfit += 1
-                    continue
-                if not lines:
-                    continue
-                yield from lines if chunk.format == "text" or self.break_mode == "packed" else [" ".join(lines)]
+        # Each file for itself, because a folder may have text and rows.
+        parts = [[s] if s.hub else [replace(s, files=(file,)) for file in s.files] for s in self.sources]
+        for part in chain.from_iterable(parts):
+            for document in read_documents(part, streaming=True):
+                lines = split_paragraphs(document)
+                if part.has_rows and self.break_mode == "lines":
+                    lines = [" ".join(lines)] if lines else []
+                yield from lines

@@ -144,7 +144,6 @@ def accumulate_spectra(
             raise ValueError(
                 f"the text must have a sentence of {texts.n} tokens, all {counts.texts:,} texts are too short "
                 f"({counts.short:,} sentences); use more text, a smaller --tokens-per-sample or --short pad"
-                f"{texts.describe_unfit()}"
             )
     write_state(sums, state, key)
     return sums

@@ -158,7 +158,7 @@ def _spectrum(options: argparse.Namespace) -> str:
     lines = [
         f"{options.out}: {facts['sentences']:,} sentences of {at_most}{facts['n']} tokens "
         f"(of {options.num_sentences:,} requested) from {counts['texts']:,} texts; {counts['short']:,} shorter "
-        f"({facts['short_sentences']}), {counts['cut']:,} truncated, {counts['unfit']:,} documents skipped",
+        f"({facts['short_sentences']}), {counts['cut']:,} truncated",
         f"normalized cumulative singular value at index {spectrum.index} of {spectrum.curve.shape[-1]}, mean over "
         "heads: " + ", ".join(f"layer {i} {value:.3f}" for i, value in enumerate(spectrum.heat.mean(1), start=1)),
     ]

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..data.options import MAX_SKIPPED, CorpusOptions
+from ..data.pretraining import MAX_SHARDS, VALID_SHARE
 from ..data.sources import PRESETS
 from ..data.task_sources import Source, open_own, open_source
 from ..data.tasks import OWN, TASKS, Task
@@ -41,49 +41,26 @@ def _add_pretraining(subcommands) -> None:
         "prepare text for masked-LM pretraining, from files or the Hugging Face hub",
         """prepare pretraining data/own --source train.txt --sentencepiece-model data/spm/spm.model
         prepare pretraining data/pretraining --source wikipedia --source bookcorpusopen --gpt2-bpe data/gpt2_bpe""",
-        description="Rerun to resume.",
+        description="Rerun after a kill: the cache of `datasets` (HF_DATASETS_CACHE) keeps finished stages.",
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write or to resume")
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     parser.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
     add_tokenizer(parser, required=True)
-    defaults = CorpusOptions
     parser.add_argument(
         "--valid-share",
         type=float,
-        default=defaults.valid_share,
+        default=VALID_SHARE,
         metavar="SHARE",
         help="share of documents in the validation split",
     )
     parser.add_argument(
         "--shards",
         type=int,
-        default=defaults.shards,
+        default=1,
         metavar="N",
-        help="number of training shards; fairseq reads one per epoch",
-    )
-    parser.add_argument(
-        "--unique-paragraphs",
-        action="store_true",
-        help="also drop duplicate paragraphs; duplicate documents are always dropped",
-    )
-    parser.add_argument(
-        "--chunk-mib",
-        type=float,
-        default=defaults.chunk_mib,
-        metavar="MIB",
-        help="size of the chunks that a process reads, in MiB",
-    )
-    parser.add_argument(
-        "--max-skipped",
-        type=float,
-        default=MAX_SKIPPED,
-        metavar="SHARE",
-        help="maximum share of documents of a source that may be skipped as unusable",
+        help=f"number of training shards, at most {MAX_SHARDS}; fairseq reads one per epoch",
     )
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: one per CPU core)")
-    part = parser.add_mutually_exclusive_group()
-    part.add_argument("--part", type=_parse_part, metavar="I/N", help="tokenize part I of N, with one part per machine")
-    part.add_argument("--merge", action="store_true", help="merge the parts when all are tokenized")
     parser.set_defaults(run=_pretraining)
 
 
@@ -105,20 +82,12 @@ def _add_sentencepiece(subcommands) -> None:
     parser.set_defaults(run=_sentencepiece)
 
 
-def _parse_part(text: str) -> tuple[int, int]:
-    i, slash, n = text.partition("/")
-    if not (slash and (i + n).isascii() and i.isdigit() and n.isdigit()):
-        raise argparse.ArgumentTypeError(f"must be I/N, such as 3/8, got {text!r}")
-    return int(i), int(n)
-
-
 def _pretraining(options: argparse.Namespace) -> str:
     from ..data.pretraining import prepare_corpus
 
-    names = ("valid_share", "shards", "unique_paragraphs", "chunk_mib", "max_skipped")
-    tokenizer = {"gpt2": options.gpt2_bpe, "sentencepiece": options.sentencepiece_model, "wordpiece": options.wordpiece}
-    corpus = CorpusOptions(tuple(options.source), **tokenizer, **{name: getattr(options, name) for name in names})
-    return prepare_corpus(options.out, corpus, options.workers, options.part, options.merge)
+    tokenizer = tokenizer_files(options)
+    assert tokenizer is not None  # one of the options is required
+    return prepare_corpus(options.out, options.source, tokenizer, options.valid_share, options.shards, options.workers)
 
 
 def _sentencepiece(options: argparse.Namespace) -> str:

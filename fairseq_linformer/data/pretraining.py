@@ -1,238 +1,220 @@
 """``fairseq-linformer prepare pretraining``: builds fairseq's data-bin, in shards, from text sources.
 
-    OUT/plan.json            options, tokenizer, and the chunks of the sources
-    OUT/work/chunk-*         tokenized chunks (chunks.py); removed at the end
-    OUT/shardI/              train.bin, train.idx, dict.txt; the first shard also has valid
-    OUT/manifest.json        sources and counts; written last
+    OUT/shardI/          train.bin, train.idx, dict.txt; the first shard also has valid
+    OUT/manifest.json    sources and counts
 
-Rerun the command to resume an interrupted run with its missing chunks. The result does not depend on interruptions, the
-number of processes, or the distribution of chunks over machines.
+Each source is read, then cleaned and tokenized by several processes. The cache of ``datasets`` keeps both results, so
+a killed run continues after the stages that it has finished. Of equal documents the first one is kept, in the order of
+the sources. Its hash decides its split and shard, so the result does not depend on the number of processes.
 """
 
-import errno
-import fcntl
-import json
+import hashlib
 import os
-import re
-import resource
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..files import open_atomic, read_json, write_lines
-from . import manifest, sources
-from .assembly import assemble, list_blocks
-from .chunks import chunk_name, is_done, remove_unfinished
-from .options import LATE_OPTIONS, CorpusOptions
-from .plan import Chunk, make_plan, planned_source
-from .tokenizer import Tokenizer, load_tokenizer
-from .workers import tokenize_chunks
+import numpy as np
 
-_OUTPUTS = ("plan.json", manifest.MANIFEST, "work/chunk-000000.json", "shard0/dict.txt", "shard0/train.bin")
-"""Files of each kind that are written."""
+from ..files import check_new_folder, fingerprint, new_folder, sha256, write_json, write_lines
+from .binarized import BinarizedWriter
+from .documents import BATCH_DOCUMENTS, import_datasets, load_documents, split_paragraphs
+from .manifest import MANIFEST, describe_source, library_versions
+from .sources import check_outside, locate_source, parse_source
+from .tokenizer import UNK, Tokenizer, load_tokenizer
+from .tokenizer_files import TokenizerFiles
+
+VALID_SHARE = 0.005
+"""Share of the documents for validation."""
+MAX_SHARDS = 256
+"""Each shard has three open files."""
 
 
 def prepare_corpus(
-    out, options: CorpusOptions, workers: int | None = None, part: tuple[int, int] | None = None, merge: bool = False
+    out,
+    sources: Sequence[str],
+    tokenizer_files: TokenizerFiles,
+    valid_share: float = VALID_SHARE,
+    shards: int = 1,
+    workers: int | None = None,
 ) -> str:
-    """Prepare a corpus, tokenize a part of its chunks, or assemble tokenized chunks.
-
-    Scripts must call it under ``if __name__ == "__main__":``, because worker processes import the script.
+    """Prepare a corpus.
 
     Args:
-        out: new or empty folder, or that of an interrupted run.
+        out: new or empty folder.
+        sources: in order, as ``sources.py`` describes them.
+        valid_share: share of the documents for validation, selected by hash; between 0 and 1.
+        shards: number of folders for the training data.
         workers: number of processes; by default that of the available processors.
-        part: (I, N), 1 <= I <= N: tokenize every N-th chunk, beginning with the I-th, and assemble nothing.
-        merge: require that all chunks are tokenized, and assemble them.
 
     Returns:
-        a summary with the path for ``fairseq-train``, or what remains to be done.
+        a summary with the path for ``fairseq-train``.
 
     Raises:
-        ValueError: a source is missing or damaged, or an argument does not fit.
+        ValueError: an option is out of range, a source is missing or damaged, or a split or shard has no documents.
         OSError: a file cannot be read or written.
-        KeyboardInterrupt: Ctrl-C; finished chunks are kept.
     """
     out = Path(out)
-    if part is not None and not 1 <= part[0] <= part[1]:
-        raise ValueError(f"part must be I/N with 1 <= I <= N, got {part[0]}/{part[1]}")
+    if not 0 < valid_share < 1:
+        raise ValueError(f"valid_share must be above 0 and below 1, got {valid_share}")
+    if not 1 <= shards <= MAX_SHARDS:
+        raise ValueError(f"shards must be between 1 and {MAX_SHARDS}, got {shards}")
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
-    if merge and workers is not None:
-        raise ValueError(f"workers has no effect with --merge, which tokenizes nothing; omit it, got {workers}")
-    if (out.is_symlink() and not out.exists()) or (out.exists() and not out.is_dir()):
-        raise ValueError(f"OUT must be a new or empty folder, or that of an interrupted run, got the file {out}")
-    names = os.listdir(out) if out.exists() else []
-    if "plan.json" not in names and not all(name.startswith(".") for name in names):
-        raise ValueError(f"OUT must be a new or empty folder, or that of an interrupted run; {out} has other files")
-    _raise_file_limit(3 * options.shards + 100)
-    with _report_full_disk(out), _remove_unstarted(out):
-        return _prepare(out, options, workers, part, merge)
+    check_new_folder(out)
+    tokenizer = load_tokenizer(tokenizer_files)
+    located = [locate_source(parse_source(source)) for source in sources]
+    check_outside(located, [out / MANIFEST, out / "shard0/dict.txt"])
+    workers = workers or len(os.sched_getaffinity(0))
+    documents = [load_documents(source) for source in located]
+    encoded = [_encode(dataset, tokenizer, tokenizer_files, workers) for dataset in documents]
+    corpus = import_datasets().concatenate_datasets(encoded)
+    hashes = np.stack([corpus.data.column(name).to_numpy() for name in ("high", "low")], axis=1)
+    is_first = _find_first(hashes)
+    with new_folder(out) as folder:
+        splits = _write_splits(corpus, hashes, is_first, folder, valid_share, shards)
+        for i in range(shards):
+            write_lines(folder / f"shard{i}/dict.txt", tokenizer.dictionary)
+        ends = np.cumsum([len(dataset) for dataset in encoded])
+        kept = [int(mask.sum()) for mask in np.split(is_first, ends[:-1])]
+        outputs = sorted(folder.glob("shard*/*"))
+        content = {
+            "options": {"valid_share": valid_share, "shards": shards},
+            "sources": [
+                {
+                    **describe_source(source),
+                    "documents": kept[i],
+                    "duplicate_documents": len(encoded[i]) - kept[i],
+                    "empty_documents": len(documents[i]) - len(encoded[i]),
+                }
+                for i, source in enumerate(located)
+            ],
+            "tokenizer": {"name": tokenizer.name, "files": tokenizer.checksums},
+            "splits": splits,
+            "files": {
+                str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256(path)}
+                for path in outputs
+            },
+            "versions": library_versions(),
+        }
+        write_json(folder / MANIFEST, content)
+    return _summarize(out, content)
 
 
-def _prepare(out: Path, options: CorpusOptions, workers: int | None, part: tuple[int, int] | None, merge: bool) -> str:
-    tokenizer = load_tokenizer(options.tokenizer_files)
-    plan = _load_or_make_plan(out, options, tokenizer)
-    work, chunks = out / "work", [Chunk(**chunk) for chunk in plan["chunks"]]
-    with _lock(out / ".lock", shared=part is not None):
-        if (out / manifest.MANIFEST).exists():
-            shutil.rmtree(work, ignore_errors=True)
-            manifest.check_files(out)
-            return manifest.summarize_corpus(out)
-        own = [i for i in range(len(chunks)) if part is None or i % part[1] == part[0] - 1]
-        missing = [i for i in own if not is_done(work, i)]
-        if merge and missing:
-            raise ValueError(
-                f"--merge needs all {len(chunks)} chunks of {out}; {len(missing)} are not tokenized yet, the first is "
-                f"{chunk_name(missing[0])}"
-            )
-        # With --part, unfinished files may belong to another running part.
-        with _remove_unfinished(work) if part is None else nullcontext():
-            planned = [planned_source(source) for source in plan["sources"]]
-            tokenize_chunks(work, options, planned, chunks, missing, workers)
-        if part is not None:
-            done = f"part {part[0]}/{part[1]} is done, {len(own)} of {len(chunks)} chunks"
-            return f"{out}: {done}; after all parts, run with --merge"
-        return _assemble(out, options, tokenizer, plan, chunks)
+def _encode(documents, tokenizer: Tokenizer, files: TokenizerFiles, workers: int):
+    """A ``Dataset`` of the nonempty documents: hash, words, token IDs, and the length of each line in tokens."""
+    from datasets import Features, List, Value
+
+    features = {name: Value("uint64") for name in ("high", "low", "words")}
+    features |= {"ids": List(Value(tokenizer.dtype.name)), "sizes": List(Value("int32"))}
+    processes = min(workers, len(documents))
+    return documents.map(
+        _encode_batch,
+        batched=True,
+        batch_size=BATCH_DOCUMENTS,
+        writer_batch_size=BATCH_DOCUMENTS,
+        input_columns="text",
+        remove_columns="text",
+        features=Features(features),
+        with_rank=True,
+        fn_kwargs={"files": files},
+        num_proc=processes if processes > 1 else None,
+        # By content: neither the path of the tokenizer nor the number of processes matters.
+        new_fingerprint=fingerprint([documents._fingerprint, sorted(tokenizer.checksums.values())])[:32],
+        desc="tokenizing",
+    )
 
 
-def _load_or_make_plan(out: Path, options: CorpusOptions, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Write ``plan.json``, or read it and check that it matches the options."""
-    path = out / "plan.json"
-    current = {"options": {**asdict(options), "sources": list(options.sources)}, "tokenizer": tokenizer.checksums}
-    with _lock(out / ".plan.lock", wait=True):  # parts may start at the same time
-        if path.exists():
-            plan = _load_plan(path, options, tokenizer)
-            if plan["options"] == current["options"] or (out / manifest.MANIFEST).exists():
-                return plan
-            plan.update(current)
-        else:
-            parsed = [sources.parse_source(source) for source in options.sources]
-            sources.check_outside(parsed, [out / name for name in _OUTPUTS])
-            new_plan = make_plan(parsed, max(1, int(options.chunk_mib * (1 << 20))))
-            plan = {**current, "sources": new_plan.sources, "chunks": [asdict(chunk) for chunk in new_plan.chunks]}
-        with open_atomic(path) as file:
-            json.dump(plan, file, indent=1)
-    return plan
+_load = lru_cache(maxsize=1)(load_tokenizer)
 
 
-def _load_plan(path: Path, options: CorpusOptions, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Read a plan. Raises ValueError if it is for another corpus, or a source has changed."""
-    folder = path.parent
-    try:
-        plan = read_json(path)
-        previous = CorpusOptions(**{**plan["options"], "sources": tuple(plan["options"]["sources"])}).fixed_options()
-        plan["tokenizer"], plan["sources"], plan["chunks"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} was not written by prepare pretraining; choose another folder") from None
-    finished = (folder / manifest.MANIFEST).exists()
-    for name, value in options.fixed_options().items():
-        if previous[name] != value and (finished or name not in LATE_OPTIONS):
-            raise ValueError(
-                f"{name} must be {previous[name]!r}, as in {folder}, got {value!r}; choose another folder to change it"
-            )
-    if sorted(plan["tokenizer"].values()) != sorted(tokenizer.checksums.values()):  # names may differ
-        raise ValueError(f"the tokenizer's files changed after the run in {folder} started; choose another folder")
-    if not finished:
-        _check_unchanged(plan)
-    return plan
+def _encode_batch(texts: list[str], rank: int | None, files: TokenizerFiles) -> dict[str, Any]:
+    if rank is not None:  # a process of a pool, which its parent ends; it must not handle signals as the command does
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    tokenizer = _load(files)
+    digests, words, ids, sizes = [], [], [], []
+    for text in texts:
+        if paragraphs := split_paragraphs(text):
+            digests.append(hashlib.blake2b("\n".join(paragraphs).encode("utf-8"), digest_size=16).digest())
+            words.append(sum(len(line.split()) for line in paragraphs))
+            encoded = tokenizer.encode([*paragraphs, ""])  # a lone </s> ends a document
+            ids.append(encoded[0])
+            sizes.append(encoded[1])
+    high, low = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64).reshape(-1, 2).T
+    return {"high": high, "low": low, "words": words, "ids": ids, "sizes": sizes}
 
 
-def _check_unchanged(plan: dict[str, Any]) -> None:
-    """Raise ValueError if files of the sources were changed, added or deleted."""
-    for source in plan["sources"]:
-        for file in source["files"]:
-            try:
-                stat = os.stat(file["path"])
-            except OSError:
-                raise ValueError(f"{file['path']} was deleted after the run started; restore it") from None
-            if (stat.st_size, stat.st_mtime_ns) != (file["bytes"], file["changed"]):
-                raise ValueError(f"{file['path']} changed after the run started; choose another output folder")
-        added = set(sources.list_files(planned_source(source))) - {file["path"] for file in source["files"]}
-        if added:
-            raise ValueError(f"{min(added)} was added after the run started; choose another output folder")
+def _find_first(hashes: np.ndarray) -> np.ndarray:
+    """(documents,) whether the hash, a row of (documents, 2), did not occur before."""
+    is_first = np.zeros(len(hashes), dtype=bool)
+    order = np.lexsort(hashes.T)  # stable: equal hashes stay in the order of the sources
+    is_first[order[:1]] = True
+    is_first[order[1:]] = (np.diff(hashes[order], axis=0) != 0).any(1)
+    return is_first
 
 
-def _assemble(
-    out: Path, options: CorpusOptions, tokenizer: Tokenizer, plan: dict[str, Any], chunks: list[Chunk]
-) -> str:
-    work, num_sources, unique = out / "work", len(plan["sources"]), options.unique_paragraphs
-    read = manifest.read_counts(work, num_sources, chunks)
-    manifest.check_skipped(read, options.max_skipped)
-    _check_unchanged(plan)
-    for leftover in out.glob("shard*"):  # of a run that was killed here
-        if re.fullmatch(r"shard\d+", leftover.name) and leftover.is_dir():
-            shutil.rmtree(leftover)
-    blocks = list_blocks(work, [chunk.source for chunk in chunks], tokenizer.dtype, unique)
-    by_split, by_source = assemble(blocks, num_sources, out, options.valid_share, options.shards, unique)
-    for shard in range(options.shards):
-        write_lines(out / f"shard{shard}" / "dict.txt", tokenizer.dictionary)
-    counts = [{**source_read, **source_kept} for source_read, source_kept in zip(read, by_source)]
-    tokenizer_record = {"name": tokenizer.name, "files": tokenizer.checksums}
-    manifest.write_manifest(out, options.command(out), plan["sources"], counts, by_split, tokenizer_record)
-    shutil.rmtree(work)
-    return manifest.summarize_corpus(out)
+def _write_splits(
+    corpus, hashes: np.ndarray, is_kept: np.ndarray, folder: Path, valid_share: float, shards: int
+) -> dict[str, dict[str, int]]:
+    """Write ``shardI/train`` and ``shard0/valid``; returns the counts of each split.
+
+    Raises:
+        ValueError: a split or shard has no documents.
+    """
+    prefixes = {"valid": "shard0/valid", **{f"train{i}": f"shard{i}/train" for i in range(shards)}}
+    counts: dict[str, Counter[str]] = {name: Counter() for name in prefixes}
+    # 0 for validation, 1 + shard for training, -1 for duplicates.
+    is_valid = hashes[:, 0] < np.uint64(min(valid_share * 2.0**64, 2.0**64 - 2048))
+    targets = np.where(is_valid, 0, 1 + (hashes[:, 1] % np.uint64(shards)).astype(np.int32))
+    targets = np.where(is_kept, targets, -1)
+    dtype = np.dtype(corpus.features["ids"].feature.dtype)
+    with ExitStack() as stack:
+        writers = [stack.enter_context(closing(BinarizedWriter(folder / p, dtype))) for p in prefixes.values()]
+        start = 0
+        for batch in corpus.with_format("arrow").iter(BATCH_DOCUMENTS):
+            batch_targets = targets[start : start + len(batch)]
+            for target in np.unique(batch_targets[batch_targets >= 0]):
+                part = batch.filter(batch_targets == target)
+                ids, sizes = (part.column(name).combine_chunks().flatten().to_numpy() for name in ("ids", "sizes"))
+                writers[target].add(ids, sizes)
+                counts[list(prefixes)[target]].update(
+                    documents=len(part),
+                    paragraphs=len(sizes) - len(part),
+                    words=part.column("words").to_numpy().sum().item(),
+                    tokens=len(ids),  # with the </s> of lines and documents
+                    unknown=int((ids == UNK).sum()),
+                )
+            start += len(batch)
+        for name, count in counts.items():
+            if not count:
+                raise ValueError(_describe_empty(name, int(is_kept.sum())))
+        for writer in writers:
+            writer.finish()
+    return {name: dict(count) for name, count in counts.items()}
 
 
-def _raise_file_limit(num_files: int) -> None:
-    """Raise the process's limit on open files if it is below ``num_files``."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < num_files:
-        if hard != resource.RLIM_INFINITY and hard < num_files:
-            raise ValueError(f"--shards needs {num_files} open files, ulimit -n allows {hard}; lower --shards")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (num_files, hard))
+def _describe_empty(split: str, documents: int) -> str:
+    if documents == 0:
+        return "the sources have no documents with text"
+    advice = "raise --valid-share" if split == "valid" else "lower --shards or --valid-share"
+    hint = "; documents in text are separated by blank lines" if documents < 10 else ""
+    return f"{split} is empty: none of the {documents:,} documents was assigned to it; {advice}{hint}"
 
 
-@contextmanager
-def _remove_unfinished(work: Path) -> Iterator[None]:
-    """Remove partial chunk files before and after the block."""
-    remove_unfinished(work)
-    try:
-        yield
-    finally:
-        remove_unfinished(work)
-
-
-@contextmanager
-def _remove_unstarted(out: Path) -> Iterator[None]:
-    """Leave nothing behind if a new run fails before its first chunk is tokenized."""
-    is_new, is_planned = not out.exists(), (out / "plan.json").exists()
-    try:
-        yield
-    except BaseException:
-        if not is_planned and out.is_dir() and not any((out / "work").glob("chunk-*.json")):
-            with suppress(ValueError), _lock(out / ".lock"):  # a locked folder has other running parts
-                for name in ("plan.json", ".plan.lock", ".lock"):
-                    (out / name).unlink(missing_ok=True)
-                shutil.rmtree(out / "work", ignore_errors=True)
-            if is_new and not any(out.iterdir()):
-                out.rmdir()
-        raise
-
-
-@contextmanager
-def _report_full_disk(out: Path) -> Iterator[None]:
-    """Turn a full disk into a ValueError that names the folder."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        raise ValueError(
-            f"no space left for {out} ({error.strerror}); finished chunks are kept: free space and rerun to resume"
-        ) from None
-
-
-@contextmanager
-def _lock(path: Path, shared: bool = False, wait: bool = False) -> Iterator[None]:
-    """Lock a folder: shared between parts, exclusive for assembly."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+") as file:  # NFS locks as shared only what is open for reading
-        try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise ValueError(f"{path.parent} is being prepared by another process; wait, or use --part") from None
-        yield
+def _summarize(out: Path, manifest: dict[str, Any]) -> str:
+    """The counts of a corpus, and its path for ``fairseq-train``."""
+    splits = manifest["splits"]
+    train = sum((Counter(counts) for name, counts in splits.items() if name != "valid"), Counter())
+    duplicates = sum(source["duplicate_documents"] for source in manifest["sources"])
+    unknown = sum(counts["unknown"] for counts in splits.values())
+    shards = ":".join(str(out / f"shard{i}") for i in range(manifest["options"]["shards"]))
+    return (
+        f"train: {train['documents']:,} documents, {train['words']:,} words, {train['tokens']:,} tokens; "
+        f"valid: {splits['valid']['documents']:,} documents, {splits['valid']['tokens']:,} tokens; "
+        f"dropped: {duplicates:,} duplicate documents; {unknown:,} <unk> tokens\nfor fairseq-train: {shards}"
+    )

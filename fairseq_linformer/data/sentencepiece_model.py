@@ -46,13 +46,9 @@ def train_model(
         OSError: an input cannot be read.
         ValueError: an input is empty, or the text is too small for ``vocab_size`` pieces.
     """
-    if not 1 <= vocab_size <= 1_000_000:
-        raise ValueError(f"vocab_size must be between 1 and 1,000,000, got {vocab_size}")
-    raised: list[BaseException] = []
-    text: dict[str, Any] = {}
-    if isinstance(inputs, Iterator):
-        text = {"sentence_iterator": _keep_error(inputs, raised)}
-    else:
+    check_vocab_size(vocab_size)
+    text: dict[str, Any] = {"sentence_iterator": inputs}
+    if not isinstance(inputs, Iterator):
         text = {"input": [str(path) for path in inputs]}
         for path in inputs:  # sentencepiece's own error names neither file nor reason
             with open(path, "rb") as file:
@@ -76,21 +72,16 @@ def train_model(
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
-        if raised:
-            raise raised[0] from None
         # Messages read "INTERNAL: file.cc(12) [condition] Sentence."
         sentence = first_line(str(error).split("] ")[-1]).removeprefix("INTERNAL: ")
         raise ValueError(sentence or "sentencepiece failed") from None
     return model.getvalue()
 
 
-def _keep_error(lines: Iterator[str], raised: list[BaseException]) -> Iterator[str]:
-    """The lines; an error that their iterator raises, which sentencepiece replaces by its own, is put in ``raised``."""
-    try:
-        yield from lines
-    except BaseException as error:
-        raised.append(error)
-        raise
+def check_vocab_size(vocab_size: int) -> None:
+    """Raise ValueError unless it is between 1 and 1,000,000."""
+    if not 1 <= vocab_size <= 1_000_000:
+        raise ValueError(f"vocab_size must be between 1 and 1,000,000, got {vocab_size}")
 
 
 def list_pieces(model) -> list[str]:
@@ -118,32 +109,25 @@ def write_dictionary(model, path) -> None:
     write_lines(path, dictionary_lines(list_pieces(model)))
 
 
-def encode_file(model, input, output) -> int:
+def encode_file(model, input, output) -> None:
     """Write the pieces of each line of ``input`` to ``output``, atomically. Blank lines are kept.
 
     Args:
         model: a SentencePiece model, as path or bytes.
         input, output: UTF-8 text files.
 
-    Returns:
-        the number of pieces written.
-
     Raises:
         OSError: a file cannot be read or written.
         ValueError: ``input`` is not UTF-8.
     """
     processor = load_model(model)
-    num_pieces = 0
     # newline: a lone carriage return must not end a line, or lines would not match those of a label file.
     with open(input, encoding="utf-8", newline="\n") as lines, open_atomic(output) as out:
         try:
             for line in lines:
-                pieces = processor.encode(line.rstrip("\n"), out_type=str)
-                num_pieces += len(pieces)
-                out.write(" ".join(pieces) + "\n")
+                out.write(" ".join(processor.encode(line.rstrip("\n"), out_type=str)) + "\n")
         except UnicodeDecodeError as error:
             raise ValueError(f"{input} is not UTF-8: {error}") from None
-    return num_pieces
 
 
 def load_model(model) -> sentencepiece.SentencePieceProcessor:
@@ -166,7 +150,6 @@ def main(arguments: list[str] | None = None) -> None:
     command.add_argument("out", metavar="OUT", type=Path, help="folder of the model")
     command.add_argument("--input", nargs="+", required=True, help="UTF-8 text files")
     command.add_argument("--vocab-size", type=int, required=True, help="number of pieces, including <unk>")
-    command.add_argument("--model-type", choices=("bpe", "unigram"), default="bpe", help="(default: %(default)s)")
     command.add_argument("--fold-case", action="store_true", help="convert uppercase to lowercase")
     command = commands.add_parser("encode", help="write the pieces of text files")
     command.add_argument("model", metavar="MODEL", help="SentencePiece model")
@@ -175,7 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         if options.command == "train":
-            model = train_model(options.input, options.vocab_size, options.model_type, fold_case=options.fold_case)
+            model = train_model(options.input, options.vocab_size, fold_case=options.fold_case)
             # The dictionary first: a model without it would look finished.
             write_dictionary(model, options.out / "dict.txt")
             with open_atomic(options.out / "spm.model", "wb") as file:

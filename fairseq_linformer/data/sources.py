@@ -9,7 +9,7 @@ recursively, without hidden files and folders), a glob pattern such as ``books/*
     title=COLUMN                 (rows) title, inserted before the text on a line of its own
     group=COLUMN                 (rows) consecutive rows with equal values form a document, like a book's sentences
     rows=N                       (rows) N consecutive rows form a document, if no column groups them (a document also
-                                 ends with its file or hub shard)
+                                 ends with its file)
     config=, revision=, split=   (hub) configuration, revision and split
     license=...                  copied to the manifest
 
@@ -17,14 +17,14 @@ Instead of LOCATION, a name in ``PRESETS``. Keys that do not apply to the source
 """
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
 from typing import Any
 
-from .streams import COMPRESSED
+from ..errors import first_line
 
 PRESETS = {
     "wikipedia": "hub:wikimedia/wikipedia,config=20231101.en,revision=b04c8d1ceb2f5cd4588862100d08de323dccfbaa,"
@@ -37,13 +37,14 @@ PRESETS = {
 FORMATS = ("text", "jsonl", "parquet")
 _TEXT, _JSONL = dict.fromkeys((".txt", ".text"), "text"), dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 SUFFIXES = {**_TEXT, **_JSONL, ".parquet": "parquet"}
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 HUB_KEYS = ("config", "revision", "split")
 ROW_KEYS = ("column", "title", "group", "rows")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed source; the fields are the keys in this module's docstring."""
+    """A source; the fields but ``files`` are the keys in this module's docstring."""
 
     location: str
     format: str | None = None
@@ -55,6 +56,8 @@ class Source:
     revision: str | None = None
     split: str = "train"
     license: str = "not stated"
+    files: tuple[str, ...] = ()
+    """Paths of the local files, in order; set by ``locate_source``."""
 
     @property
     def hub(self) -> str | None:
@@ -62,14 +65,20 @@ class Source:
         return self.location.removeprefix("hub:") if self.location.startswith("hub:") else None
 
     @property
-    def joins_rows(self) -> bool:
-        """Whether a document may consist of several rows."""
-        return self.group is not None or self.rows > 1
-
-    @property
     def columns(self) -> list[str]:
         """The columns to read."""
         return [column for column in (self.column, self.title, self.group) if column is not None]
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it has rows, in all files but those of text."""
+        return self.hub is not None or any(self.format_of(file) != "text" for file in self.files)
+
+    def format_of(self, file) -> str | None:
+        """``text``, ``jsonl`` or ``parquet``; None if the suffix is unknown and the source has no format."""
+        path = Path(file)
+        suffix = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+        return self.format or SUFFIXES.get(suffix)
 
 
 def parse_source(text: str) -> Source:
@@ -77,7 +86,7 @@ def parse_source(text: str) -> Source:
     name, *items = text.split(",")
     preset, *defaults = PRESETS.get(name, name).split(",")
     values: dict[str, Any] = {}
-    keys = [f.name for f in fields(Source) if f.name != "location"]
+    keys = [f.name for f in fields(Source) if f.name not in ("location", "files")]
     for item in (*defaults, *items):
         key, _, value = item.partition("=")
         if key not in keys or not value:
@@ -102,82 +111,74 @@ def parse_source(text: str) -> Source:
     return source
 
 
-def file_format(source: Source, file: str) -> str:
-    """``text``, ``jsonl`` or ``parquet``. Raises ValueError if the suffix is unknown and the source has no format."""
-    if source.format is not None:
-        return source.format
-    suffix = _format_suffix(file)
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{file}: unknown suffix {suffix!r}; add ,format=text, jsonl or parquet to the source")
-    return SUFFIXES[suffix]
-
-
-def _format_suffix(file) -> str:
-    """The suffix, ignoring that of the compression."""
-    path = Path(file)
-    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
-
-
-def list_files(source: Source) -> list[str]:
-    """Local files of a source, in order (none for a dataset on the hub).
+def locate_source(source: Source) -> Source:
+    """The source with its files, or with the commit of its revision on the hub.
 
     Raises:
-        ValueError: a file is empty, or a local source has no files.
+        ValueError: it does not exist, the hub cannot be reached, a file is empty or of an unknown format, or a key does
+            not apply.
     """
-    location = source.hub or source.location
+    if source.hub is None:
+        return replace(source, files=_list_files(source))
+    if not os.path.isdir(source.hub):
+        return replace(source, revision=_resolve_revision(source.hub, source.revision))
+    if source.revision is not None:
+        raise ValueError(f"source {source.location}: revision= applies only to the hub, not to a folder")
+    return replace(source, files=_list_folder(source.hub))
+
+
+def _list_files(source: Source) -> tuple[str, ...]:
+    location = source.location
     if os.path.isdir(location):
-        paths = (path for path in Path(location).rglob("*") if path.is_file())
-        files = sorted(str(path) for path in paths if _is_read(source, path.relative_to(location)))
-    elif source.hub is not None:
-        return []
+        files = tuple(file for file in _list_folder(location) if source.format_of(file))
+        if not files:
+            raise ValueError(f"source {location} has no files named *{', *'.join(SUFFIXES)}; set format=")
     else:
-        files = (
-            [location] if os.path.isfile(location) else sorted(filter(os.path.isfile, glob(location, recursive=True)))
-        )
-    if source.hub is not None:
-        return files
-    if not files and os.path.isdir(location):
-        raise ValueError(f"source {location} has no files named *{', *'.join(SUFFIXES)}; set their format with format=")
+        found = [location] if os.path.isfile(location) else glob(location, recursive=True)
+        files = tuple(sorted(filter(os.path.isfile, found)))
     if not files:
         raise ValueError(
             f"source {location} does not exist; it must be a file, a folder, a glob pattern, hub:NAME or one of "
             f"{', '.join(PRESETS)}"
         )
     for file in files:
+        if not source.format_of(file):
+            raise ValueError(f"{file}: unknown suffix; add ,format=text, jsonl or parquet to the source")
         if os.path.getsize(file) == 0:
             raise ValueError(f"{file} is empty")
+    keys = [key for key in ROW_KEYS if getattr(source, key) != getattr(Source, key)]
+    if keys and not replace(source, files=files).has_rows:
+        raise ValueError(f"source {location}: {keys[0]}= applies only to JSON lines, parquet and the hub")
     return files
 
 
-def reads_path(source: Source, path) -> bool:
-    """Whether a file written to ``path`` would become part of the source."""
-    location = source.hub or source.location
-    if os.path.isdir(location):
-        folder, file = Path(location).resolve(), Path(path).resolve()
-        return file.is_relative_to(folder) and _is_read(source, file.relative_to(folder))
-    return source.hub is None and _matches(Path(os.path.abspath(path)).parts, Path(os.path.abspath(location)).parts)
+def _list_folder(folder: str) -> tuple[str, ...]:
+    """The files in a folder, without hidden ones and those in hidden folders."""
+    files = [path for path in Path(folder).rglob("*") if path.is_file()]
+    return tuple(sorted(str(f) for f in files if not any(p.startswith(".") for p in f.relative_to(folder).parts)))
+
+
+def _resolve_revision(name: str, revision: str | None) -> str | None:
+    """The current commit of a revision."""
+    if revision is not None and len(revision) == 40:
+        return revision
+    from huggingface_hub import HfApi
+
+    try:
+        return HfApi().dataset_info(name, revision=revision).sha
+    except Exception as error:  # network and name errors have no common type
+        raise ValueError(f"cannot reach hub dataset {name}: {type(error).__name__}: {first_line(error)}") from None
 
 
 def check_outside(sources: Iterable[Source], paths: Iterable[Path]) -> None:
-    """Raise ValueError if a source would read one of the files to be written."""
-    files = list(paths)
+    """Raise ValueError if one of the files to be written would become part of a source."""
+    files = [Path(os.path.abspath(path)) for path in paths]
     for source in sources:
-        for path in files:
-            if reads_path(source, path):
-                raise ValueError(f"OUT must be outside source {source.location}, which would read {path}")
-
-
-def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Match as ``glob`` does: ** matches any number of folders."""
-    if not pattern:
-        return not path
-    if pattern[0] == "**":
-        return any(_matches(path[i:], pattern[1:]) for i in range(len(path) + 1))
-    return bool(path) and fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
-
-
-def _is_read(source: Source, path: Path) -> bool:
-    """Whether a file in a source's folder is read: not hidden, not in a hidden folder, and of a known format."""
-    if any(part.startswith(".") for part in path.parts):
-        return False
-    return source.hub is not None or source.format is not None or _format_suffix(path) in SUFFIXES
+        location = os.path.abspath(source.hub or source.location)
+        for file in files:
+            if os.path.isdir(location):
+                is_read = file.resolve().is_relative_to(Path(location).resolve())
+            else:
+                is_read = fnmatchcase(str(file), location) if "**" in location else file.match(location)
+            if is_read:
+                raise ValueError(f"OUT must be outside source {source.location}, which would read {file}")

@@ -1,170 +1,194 @@
 """Corpora from every kind of source equal those of a slow reference implementation."""
 
-import argparse
-import bz2
 import hashlib
 import json
-import lzma
-import shlex
-from dataclasses import fields
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
-from fairseq_linformer.data.pretraining import CorpusOptions, prepare_corpus
+from fairseq_linformer.data import documents as documents_module
+from fairseq_linformer.data import pretraining
 from fairseq_linformer.data.tokenizer import GPT2
 
-from .corpora import SMALL, SOURCES, build_documents, read, reference, sentences, sum_of_documents, write_text
-
-
-@pytest.mark.parametrize(
-    "shards, unique, chunk", [(1, False, SMALL), (3, False, 1), (2, True, SMALL), (1, True, SMALL / 20)]
+from ..fairseq_preprocessing import write_gpt2
+from .corpora import (
+    SOURCES,
+    build_documents,
+    content,
+    prepare,
+    read,
+    reference,
+    sentences,
+    write_json,
+    write_rows,
+    write_text,
 )
-def test_corpus_equals_the_reference(tmp_path, gpt2, shards, unique, chunk):
+
+ROOT = Path(pretraining.__file__).parents[2]
+
+
+@pytest.mark.parametrize("shards, workers", [(1, 1), (3, 2)])
+def test_corpus_equals_the_reference(tmp_path, gpt2, shards, workers):
     documents = build_documents()
     source = write_text(tmp_path / "text.txt", documents)
-    options = CorpusOptions(
-        (str(source),), str(gpt2), valid_share=0.3, shards=shards, unique_paragraphs=unique, chunk_mib=chunk
-    )
-    summary = prepare_corpus(tmp_path / "out", options, workers=1)
-    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3, shards, unique)
+    summary = prepare(tmp_path / "out", f"{source},license=MIT", gpt2, shards=shards, workers=workers)
+    lines = read(tmp_path / "out")
+    assert lines == reference(documents, GPT2(gpt2), 0.3, shards)
     assert summary.splitlines()[-1] == "for fairseq-train: " + ":".join(
         str(tmp_path / f"out/shard{i}") for i in range(shards)
     )
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    source, splits = manifest["sources"][0], manifest["splits"]
-    assert source["emptied_documents"] == unique and sum_of_documents(source) == 60
-    assert source["documents_read"] == 60 and source["duplicate_documents"] == 3
-    assert source["documents"] == sum(split["documents"] for split in splits.values()) == (57 if not unique else 56)
-    paragraphs = sum(map(len, {"".join(document): document for document in documents}.values()))
-    assert (
-        source["duplicate_paragraphs"] == paragraphs - source["paragraphs"]
-        and (source["duplicate_paragraphs"] >= 3) == unique
-    )
-    lines = read(tmp_path / "out")
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    (record,), splits = manifest["sources"], manifest["splits"]
+    assert (record["documents"], record["duplicate_documents"], record["empty_documents"]) == (57, 3, 0)
+    assert record["license"] == "MIT"
+    assert record["files"] == [
+        {"path": str(source), "bytes": source.stat().st_size, "sha256": hashlib.sha256(source.read_bytes()).hexdigest()}
+    ]
+    assert sum(split["documents"] for split in splits.values()) == 57
     for split, counts in splits.items():
         name = "shard0/valid" if split == "valid" else f"shard{split[5:]}/train"
         assert counts["tokens"] == sum(map(len, lines[name]))
         assert counts["documents"] + counts["paragraphs"] == len(lines[name])
     for name, file in manifest["files"].items():
         assert hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == file["sha256"]
-    assert not (tmp_path / "out" / "work").exists()
 
 
-@pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", SOURCES)
 def test_source_formats_yield_the_same_documents(tmp_path, gpt2, kind):
     documents = build_documents()
-    source = SOURCES[kind](tmp_path, documents)
-    prepare_corpus(tmp_path / "out", CorpusOptions((source,), str(gpt2), valid_share=0.3, chunk_mib=SMALL), workers=1)
+    prepare(tmp_path / "out", SOURCES[kind](tmp_path, documents), gpt2)
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
 
 
-def test_sources_keep_their_order_and_license(tmp_path, gpt2):
+def test_first_of_equal_documents_is_kept_in_the_order_of_the_sources(tmp_path, gpt2):
     documents = build_documents()
-    first, second = write_text(tmp_path / "b.txt", documents[:30]), write_text(tmp_path / "a.txt", documents[30:])
-    options = CorpusOptions((f"{first},license=MIT", str(second)), str(gpt2), valid_share=0.3)
-    prepare_corpus(tmp_path / "out", options, workers=1)
+    first, second = write_text(tmp_path / "b.txt", documents), write_text(tmp_path / "a.txt", documents[:30])
+    prepare(tmp_path / "out", [first, second], gpt2)
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert [source["license"] for source in manifest["sources"]] == ["MIT", "not stated"]
-    assert manifest["command"].startswith(
-        f"fairseq-linformer prepare pretraining {tmp_path}/out --source {first},license=MIT --source "
-    )
+    sources = json.loads((tmp_path / "out/manifest.json").read_text())["sources"]
+    assert [source["documents"] for source in sources] == [57, 0]
 
 
 def test_titles_and_joined_rows(tmp_path, gpt2):
     rows = [{"t": f"title {i}", "text": f"hello {i}"} for i in range(21)]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    options = CorpusOptions((f"{tmp_path}/x.jsonl,title=t,rows=2",), str(gpt2), valid_share=0.5)
-    prepare_corpus(tmp_path / "out", options, workers=1)
+    prepare(tmp_path / "out", f"{write_json(tmp_path / 'x.jsonl', rows)},title=t,rows=2", gpt2, valid_share=0.5)
     lines = [line for row in rows for line in row.values()]
     documents = [lines[i : i + 4] for i in range(0, len(lines), 4)]
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.5)
 
 
-def test_text_is_cleaned(tmp_path, gpt2):
-    (tmp_path / "x.txt").write_bytes(
-        "\ufeffhello\r\n  low\x07er \x0cnext\u2028line\n \t \ncafe\x01\u0301\n\n\n\nb\n".encode()
-    )
-    prepare_corpus(tmp_path / "out", CorpusOptions((f"{tmp_path}/x.txt",), str(gpt2), valid_share=0.4), workers=1)
-    documents = [["hello", "lower", "next", "line"], ["caf\u00e9"], ["b"]]
-    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.4)
-
-
-def test_source_without_documents_is_rejected(tmp_path, gpt2):
-    documents = build_documents()
-    pyarrow.parquet.ParquetWriter(tmp_path / "none.parquet", pyarrow.schema({"text": pyarrow.string()})).close()
-    sources = (str(write_text(tmp_path / "text.txt", documents)), str(tmp_path / "none.parquet"))
-    prepare_corpus(tmp_path / "out", CorpusOptions(sources, str(gpt2), valid_share=0.3), workers=1)
-    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"][1]["documents"] == 0
-    (tmp_path / "blank.txt").write_text("\n \n\n")
-    for source in (sources[1], str(tmp_path / "blank.txt")):
-        with pytest.raises(ValueError, match="the sources have no documents"):
-            prepare_corpus(tmp_path / "other", CorpusOptions((source,), str(gpt2)), workers=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("keys", ["group=book", "rows=4"])
-def test_chunk_size_does_not_change_documents(tmp_path, gpt2, keys):
-    documents = build_documents()
-    source = sentences(tmp_path, documents).split(",")[0] + f",column=sentence,{keys}"
-    outs = [tmp_path / str(chunk) for chunk in (1, SMALL)]
-    for out, chunk in zip(outs, (1, SMALL)):
-        prepare_corpus(out, CorpusOptions((source,), str(gpt2), valid_share=0.3, chunk_mib=chunk), workers=1)
-    assert read(outs[0]) == read(outs[1])
-
-
-@pytest.mark.slow
-def test_a_book_may_continue_in_the_next_hub_shard(tmp_path, gpt2):
+def test_a_book_may_continue_in_the_next_file_of_a_hub_dataset(tmp_path, gpt2):
     documents = build_documents(40)
     rows = [{"book": i, "text": line} for i, document in enumerate(documents) for line in document]
     (tmp_path / "hub").mkdir()
     for i, part in enumerate((rows[: len(rows) // 2], rows[len(rows) // 2 :])):
-        (tmp_path / "hub" / f"train-0000{i}-of-00002.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
-    prepare_corpus(
-        tmp_path / "out", CorpusOptions((f"hub:{tmp_path / 'hub'},group=book",), str(gpt2), valid_share=0.3), workers=1
-    )
+        write_json(tmp_path / f"hub/train-0000{i}-of-00002.jsonl", part)
+    prepare(tmp_path / "out", f"hub:{tmp_path / 'hub'},group=book", gpt2)
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
+
+
+def test_text_is_cleaned(tmp_path, gpt2):
+    (tmp_path / "x.txt").write_bytes(
+        "\ufeffhello\r\n  low\x07er \x0cnext\u2028li\0ne\n \t \ncafe\x01\u0301\n\n\n\nb\n\0\n\n\n".encode()
+    )
+    prepare(tmp_path / "out", tmp_path / "x.txt", gpt2, valid_share=0.4)
+    documents = [["hello", "lower", "next", "line"], ["caf\u00e9"], ["b"]]
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.4)
+
+
+def test_empty_documents_are_counted(tmp_path, gpt2):
+    texts = [*(f"hello {i}" for i in range(20)), "", " \n", None]
+    prepare(tmp_path / "out", write_json(tmp_path / "x.jsonl", [{"text": text} for text in texts]), gpt2)
+    assert read(tmp_path / "out") == reference([[text] for text in texts[:20]], GPT2(gpt2), 0.3)
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["sources"][0]["empty_documents"] == 3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix, module", [(".bz2", bz2), (".xz", lzma)])
-def test_concatenated_compressed_streams(tmp_path, gpt2, suffix, module):
-    documents = build_documents()
-    parts = [
-        module.compress(write_text(tmp_path / "plain", documents[i : i + 20]).read_bytes() + b"\n") for i in (0, 20, 40)
-    ]
-    path = tmp_path / f"text.txt{suffix}"
-    path.write_bytes(b"".join(parts))
-    prepare_corpus(tmp_path / "out", CorpusOptions((str(path),), str(gpt2), valid_share=0.3), workers=1)
+@pytest.mark.parametrize("write", [write_json, lambda path, rows: write_rows(path, [[row["text"]] for row in rows])])
+def test_a_row_may_be_a_book(tmp_path, gpt2, write):
+    """Of 6 MB, in one line and in many."""
+    books = ["low lower hello world " * 270_000, "low lower\nhello world\n" * 270_000, *(f"low {i}" for i in range(20))]
+    name = "x.jsonl" if write is write_json else "x.parquet"
+    prepare(tmp_path / "out", write(tmp_path / name, [{"text": book} for book in books]), gpt2)
+    documents = [[line for book_line in book.split("\n") if (line := book_line.strip())] for book in books]
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
-    wrong = bytearray(b"".join(parts))
-    wrong[len(parts[0]) + 1] ^= 1
-    path.write_bytes(wrong)
-    with pytest.raises(ValueError, match=f"text.txt{suffix} is "):
-        prepare_corpus(tmp_path / "other", CorpusOptions((str(path),), str(gpt2), valid_share=0.3), workers=1)
 
 
-def test_command_has_every_option():
-    from fairseq_linformer.cli.prepare import add_parser
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(valid_share=0.0), "valid_share.*0.0"),
+        (dict(shards=0), "shards.* 0$"),
+        (dict(shards=257), "shards.*256.*257"),
+        (dict(workers=0), "workers.* 0$"),
+        (dict(shards=50), "train.*--shards"),
+        (dict(valid_share=1e-9), "valid .*57 .*--valid-share"),
+    ],
+)
+def test_rejected_options(tmp_path, gpt2, options, message):
+    with pytest.raises(ValueError, match=message):
+        prepare(tmp_path / "out", write_text(tmp_path / "text.txt", build_documents()), gpt2, **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
-    parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    options = CorpusOptions(
-        ("a b.txt,rows=2", "c"),
-        None,
-        "m",
-        valid_share=0.1,
-        shards=3,
-        unique_paragraphs=True,
-        chunk_mib=2.5,
-        max_skipped=0.2,
-    )
-    parsed = vars(parser.parse_args(shlex.split(options.command("my out"))[1:]))
-    assert parsed["out"] == Path("my out") and tuple(parsed["source"]) == options.sources
-    parsed |= {"gpt2": parsed.pop("gpt2_bpe"), "sentencepiece": parsed.pop("sentencepiece_model")}
-    assert all(parsed[f.name] == getattr(options, f.name) for f in fields(CorpusOptions) if f.name != "sources")
+
+def test_other_files_in_the_output_folder_are_kept(tmp_path, gpt2):
+    source = write_text(tmp_path / "text.txt", build_documents())
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/thesis.tex").write_text("dear")
+    with pytest.raises(ValueError, match="out must be a new or empty folder"):
+        prepare(tmp_path / "out", source, gpt2)
+    assert content(tmp_path / "out") == {"thesis.tex": b"dear"}
+
+
+def test_finished_stages_are_not_repeated_unless_their_input_changed(tmp_path, gpt2, monkeypatch):
+    source = write_text(tmp_path / "text.txt", build_documents())
+    prepare(tmp_path / "one", source, gpt2)
+    with monkeypatch.context() as patch:
+        patch.setattr(documents_module, "read_documents", None)
+        patch.setattr(pretraining, "_load", None)
+        prepare(tmp_path / "two", source, gpt2, shards=2, workers=2)
+    assert read(tmp_path / "two") == reference(build_documents(), GPT2(gpt2), 0.3, 2)
+    other = write_gpt2(tmp_path / "other", merges=("h e",))
+    prepare(tmp_path / "three", source, other)
+    assert read(tmp_path / "three") == reference(build_documents(), GPT2(other), 0.3)
+    write_text(source, build_documents(seed=1))
+    prepare(tmp_path / "four", source, gpt2)
+    assert read(tmp_path / "four") == reference(build_documents(seed=1), GPT2(gpt2), 0.3)
+
+
+RUN = """
+import os, signal, sys
+from functools import reduce
+from fairseq_linformer.cli import main
+from fairseq_linformer.data import pretraining
+
+dies_in, *words = sys.argv[1:]
+if dies_in:
+    *path, name = dies_in.split(".")
+    setattr(reduce(getattr, path, pretraining), name, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+main(words)
+"""
+
+
+@pytest.mark.slow
+def test_killed_runs_leave_no_corpus_and_rerun_to_the_same_bytes(tmp_path, gpt2):
+    source = write_text(tmp_path / "text.txt", build_documents())
+    words = ["--source", source, "--gpt2-bpe", gpt2, "--valid-share", "0.3", "--workers", "1"]
+    prepare(tmp_path / "whole", source, gpt2)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    for dies_in in ("load_documents", "split_paragraphs", "BinarizedWriter.finish", "write_json", ""):
+        command = [sys.executable, "-c", RUN, dies_in, "prepare", "pretraining", tmp_path / "out", *words]
+        assert subprocess.run(command, env=environment).returncode == (-signal.SIGKILL if dies_in else 0)
+        assert (tmp_path / "out").exists() == (not dies_in)
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_sentences_of_a_text_in_several_batches(tmp_path, gpt2, monkeypatch):
+    monkeypatch.setattr(pretraining, "BATCH_DOCUMENTS", 7)
+    prepare(tmp_path / "out", sentences(tmp_path, build_documents()), gpt2)
+    assert read(tmp_path / "out") == reference(build_documents(), GPT2(gpt2), 0.3)

@@ -54,12 +54,6 @@ def test_fairseq_keeps_the_order_of_pieces(text, tmp_path):
         assert processor.decode(line.split()) == original.lower()
 
 
-def test_encode_file_counts_pieces(text, tmp_path):
-    model = sentencepiece_model.train_model([text], 40, fold_case=True)
-    total = sentencepiece_model.encode_file(model, text, tmp_path / "pieces")
-    assert total == len((tmp_path / "pieces").read_text(encoding="utf-8").split())
-
-
 def test_piece_named_like_a_fairseq_symbol_is_rejected(text):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -81,17 +75,6 @@ def test_control_pieces_are_omitted(text):
     )  # <unk>, <s>, </s> and <pad>
     pieces = sentencepiece_model.list_pieces(model.getvalue())
     assert len(pieces) == 36 and not set(pieces) & set(sentencepiece_model.FAIRSEQ_SYMBOLS)
-
-
-@pytest.mark.parametrize("error", [OSError(5, "reading [shard 3] failed"), KeyboardInterrupt(), SystemExit(143)])
-def test_errors_of_the_text_are_raised_unchanged(error):
-    def lines():
-        yield from LINES
-        raise error
-
-    with pytest.raises(type(error)) as raised:
-        sentencepiece_model.train_model(lines(), 40, fold_case=False)
-    assert raised.value is error
 
 
 @pytest.mark.parametrize(

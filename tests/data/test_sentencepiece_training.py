@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from fairseq_linformer.data.pretraining import CorpusOptions, prepare_corpus
 from fairseq_linformer.data.sentencepiece_training import prepare_sentencepiece
 from fairseq_linformer.data.tokenizer import SentencePiece
+from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 
-from .corpora import build_documents, read, reference, write_rows, write_text
+from .corpora import build_documents, prepare, read, reference, write_rows, write_text
 
 
 def test_training_is_deterministic_and_the_model_prepares_text(tmp_path):
@@ -21,42 +21,38 @@ def test_training_is_deterministic_and_the_model_prepares_text(tmp_path):
     for name in ("one", "two"):
         summary = prepare_sentencepiece(tmp_path / name, sources, 50)
     assert summary.startswith(f"{tmp_path}/two/spm.model: 50 pieces, trained on 0.0")
-    assert (tmp_path / "one" / "spm.model").read_bytes() == (tmp_path / "two" / "spm.model").read_bytes()
+    assert (tmp_path / "one/spm.model").read_bytes() == (tmp_path / "two/spm.model").read_bytes()
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["dict.txt", "manifest.json", "spm.model"]
     text = sum(len(line.encode()) + 1 for document in documents for line in document)
-    assert json.loads((tmp_path / "one" / "manifest.json").read_text())["sample"]["bytes"] == text
+    assert json.loads((tmp_path / "one/manifest.json").read_text())["sample"]["bytes"] == text
 
-    model = tmp_path / "one" / "spm.model"
-    prepare_corpus(
-        tmp_path / "out", CorpusOptions(tuple(sources), sentencepiece=str(model), valid_share=0.3), workers=1
-    )
+    model = tmp_path / "one/spm.model"
+    prepare(tmp_path / "out", sources, TokenizerFiles("sentencepiece", model))
     assert read(tmp_path / "out") == reference(documents, SentencePiece(model), 0.3)
-    assert (tmp_path / "out" / "shard0" / "dict.txt").read_text() == (tmp_path / "one" / "dict.txt").read_text()
+    assert (tmp_path / "out/shard0/dict.txt").read_text() == (tmp_path / "one/dict.txt").read_text()
 
 
 def test_sample_covers_all_sources(tmp_path):
     sources = [str(write_text(tmp_path / f"{letter}.txt", [[letter * 50]] * 100)) for letter in "abc"]
     prepare_sentencepiece(tmp_path / "out", sources, 8, sample_mib=6000 / 2**20)
-    dictionary = (tmp_path / "out" / "dict.txt").read_text()
+    dictionary = (tmp_path / "out/dict.txt").read_text()
     assert all(letter in dictionary for letter in "abc")
-    assert 6000 <= json.loads((tmp_path / "out" / "manifest.json").read_text())["sample"]["bytes"] <= 6200
+    assert 6000 <= json.loads((tmp_path / "out/manifest.json").read_text())["sample"]["bytes"] <= 6200
 
 
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (dict(sources=[]), "--source"),
         (dict(sample_mib=0), "sample_mib .* 0"),
         (dict(vocab_size=5000), "ocabulary size"),
         (dict(sources=["missing.txt"]), "missing.txt"),
-        (dict(sources=["tests/cut.txt.gz"]), "^tests/cut.txt.gz is [^\n]*$"),
+        (dict(sources=["cut.txt.gz"]), "^cut.txt.gz is [^\n]*$"),
     ],
 )
 def test_rejected_arguments_leave_no_files(tmp_path, monkeypatch, arguments, message):
     source = write_text(tmp_path / "a.txt", build_documents())
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "cut.txt.gz").write_bytes(gzip.compress(source.read_bytes())[:-20])
+    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(source.read_bytes())[:-20])
     with pytest.raises(ValueError, match=message):
         prepare_sentencepiece(tmp_path / "out", **{"sources": [str(source)], "vocab_size": 50, **arguments})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "tests"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "cut.txt.gz"]

@@ -1,20 +1,29 @@
-"""Which files a source reads, and which keys it allows."""
+"""Which files a source reads, which keys it allows, and damaged ones."""
 
-import json
+import gzip
+import lzma
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
-from fairseq_linformer.data import documents
-from fairseq_linformer.data.plan import Chunk, make_plan
-from fairseq_linformer.data.pretraining import CorpusOptions, prepare_corpus
-from fairseq_linformer.data.sources import list_files, parse_source, reads_path
+from fairseq_linformer.data.documents import read_documents
+from fairseq_linformer.data.sources import PRESETS, check_outside, locate_source, parse_source
 
-from .corpora import build_documents, hub, write_rows, write_text
+from .corpora import build_documents, hub, prepare, write_rows, write_text, zstandard
+
+
+def locate(source):
+    return locate_source(parse_source(str(source)))
 
 
 @pytest.mark.parametrize(
     "source, message",
     [
+        ("x.txt,colour=red", "colour=red"),
+        ("x.txt,rows=0", "rows=0"),
+        ("x.txt,format=doc", "format=doc"),
+        ("x.txt,group=a,rows=2", "group=.*rows="),
         ("x.txt,revision=main", "revision=.*hub:NAME"),
         ("x.txt,config=en", "config="),
         ("x.txt,split=train", "split="),
@@ -33,16 +42,30 @@ def test_keys_for_other_kinds_of_source_are_rejected(tmp_path, monkeypatch, sour
     write_text(tmp_path / "y.jsonl", build_documents())
     hub(tmp_path, build_documents())
     with pytest.raises(ValueError, match=message):
-        make_plan([parse_source(source)], 1 << 20)
+        locate(source)
+
+
+def test_presets(monkeypatch):
+    import huggingface_hub
+
+    asked = []
+
+    def info(self, name, revision):
+        asked.append((name, revision))
+        return type("Info", (), {"sha": "0" * 40})
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", info)
+    found = {name: locate(name) for name in PRESETS}
+    assert found["wikipedia"].title == "title" and found["bookcorpus"].rows == 1000
+    assert all(len(source.revision) == 40 for source in found.values())
+    # Wikipedia's commit is pinned.
+    assert asked == [("lucadiliello/bookcorpusopen", None), ("bookcorpus", "refs/convert/parquet")]
 
 
 def test_row_keys_are_allowed_for_folders_with_text_and_rows(tmp_path):
     write_text(tmp_path / "x.txt", build_documents())
     write_rows(tmp_path / "y.parquet", build_documents())
-    assert {chunk.format for chunk in make_plan([parse_source(f"{tmp_path},rows=2")], 1 << 20).chunks} == {
-        "text",
-        "parquet",
-    }
+    assert locate(f"{tmp_path},rows=2").files == (str(tmp_path / "x.txt"), str(tmp_path / "y.parquet"))
 
 
 def test_folders_are_read_recursively_without_hidden_ones(tmp_path):
@@ -50,62 +73,102 @@ def test_folders_are_read_recursively_without_hidden_ones(tmp_path):
         (tmp_path / ".in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / ".in" / name).write_text("low\n")
     for location in (tmp_path / ".in", f"hub:{tmp_path / '.in'}"):
-        assert list_files(parse_source(str(location))) == [
-            str(tmp_path / ".in" / name) for name in ("a/b/x.txt", "y.txt")
-        ]
+        assert locate(location).files == tuple(str(tmp_path / ".in" / name) for name in ("a/b/x.txt", "y.txt"))
+
+
+@pytest.mark.parametrize("source", ["in", "in/", "hub:in", "in,format=text", "in/**", "**/*.json", "in/*/*/*.txt"])
+def test_output_inside_the_source_is_rejected(tmp_path, gpt2, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in/a/b").mkdir(parents=True)
+    for name in ("in/x.txt", "in/a/x.txt", "in/a/b/x.txt", "x.json"):
+        write_text(tmp_path / name, build_documents())
+    with pytest.raises(ValueError, match="OUT must be outside source .* in/out|OUT must be outside source .*/in/out/"):
+        prepare("in/out", source, gpt2)
+    assert not (tmp_path / "in/out").exists()
+
+
+def test_output_next_to_the_files_of_a_pattern_is_allowed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sources = [parse_source(source) for source in ("in/*.txt", "in/x.txt", "in/**/*.text")]
+    check_outside(sources, [tmp_path / "in/out/shard0/dict.txt", tmp_path / "in/out/manifest.json"])
+
+
+def write_damaged(folder, name):
+    """Write the damaged file that the name describes."""
+    path, text = folder / name, "".join(f"hello {i}\n\n" for i in range(2000)).encode()
+    whole = bytearray(write_rows(folder / "whole", build_documents()).read_bytes())
+    zstandard(folder, build_documents())
+    strings = pyarrow.array([b"low", b"not \xff"], pyarrow.binary())
+    strings = pyarrow.Array.from_buffers(pyarrow.string(), len(strings), strings.buffers())
+    pyarrow.parquet.write_table(pyarrow.table({"text": strings}), folder / "bytes")
+    contents = {
+        "cut.txt.gz": gzip.compress(text)[:-200],
+        "cut.txt.xz": lzma.compress(text)[:-50],
+        "cut.txt.zst": (folder / "text.txt.zst").read_bytes()[:-100],
+        "cut.parquet": whole[:-100],
+        "rot.parquet": whole[:100] + bytes(300) + whole[400:],
+        "latin.parquet": (folder / "bytes").read_bytes(),
+        "column.parquet": whole,
+        "latin.txt": b"low\n\nlow\nlow \xff\n\n",
+        "latin.jsonl": b'{"text": "a"}\n{"text": "\xff"}\n',
+        "cut.jsonl": b'{"text": "a"}\n\n{"text": ',
+        "deep.jsonl": b"[" * 100_000,
+        "list.jsonl": b"[1]\n",
+        "none.jsonl": b'{"text": "a"}\n{"body": "b"}\n',
+        "number.jsonl": b'{"text": "a"}\n{"text": 5}\n',
+        "surrogate.jsonl": b'{"text": "\\ud800"}\n',
+        "empty.txt": b"",
+        "blank.txt": b"\n \n\n",
+        "x.md": b"low\n",
+    }
+    path.write_bytes(contents[name])
+    return f"{path},column=body" if name == "column.parquet" else str(path)
 
 
 @pytest.mark.parametrize(
-    "source",
+    "name, message",
     [
-        "in",
-        "in/",
-        "hub:in",
-        "in,format=text",
-        "in/**/*.txt",
-        "in/**",
-        "**/*.json",
-        "in/*/*",
-        "in/*/*/*.txt",
-        "./in/../in",
+        ("cut.txt.gz", " is truncated or damaged: "),
+        ("cut.txt.xz", " is truncated or damaged: "),
+        ("cut.txt.zst", " is truncated or damaged: "),
+        ("cut.parquet", " is truncated or damaged: "),
+        ("rot.parquet", " is truncated or damaged: "),
+        ("latin.parquet", " is not UTF-8$"),
+        ("column.parquet", " has no column 'body'; choose from id, text"),
+        ("latin.txt", ", line 4 is not UTF-8$"),
+        ("latin.jsonl", ", line 2 is not UTF-8$"),
+        ("cut.jsonl", ", line 3 is not JSON$"),
+        ("deep.jsonl", ", line 1 is not JSON$"),
+        ("list.jsonl", ", line 1 is not a JSON object$"),
+        ("none.jsonl", ", row 2 has no column 'text'; choose from body"),
+        ("number.jsonl", ", row 2 must have text in text, got '5'"),
+        ("surrogate.jsonl", ", row 1 must have text in text, got "),
+        ("empty.txt", " is empty"),
+        ("blank.txt", " has no documents"),
+        ("x.md", ": unknown suffix.*format="),
     ],
 )
-def test_output_inside_the_source_is_rejected(tmp_path, gpt2, monkeypatch, source):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in").mkdir()
-    write_text(tmp_path / "in" / "x.txt", build_documents())
-    with pytest.raises(ValueError, match="OUT must be outside source .* in/out/"):
-        prepare_corpus("in/out", CorpusOptions((source,), str(gpt2)))
+def test_damaged_sources_are_rejected(tmp_path, gpt2, name, message):
+    source = write_damaged(tmp_path, name)
+    with pytest.raises(ValueError, match=f"{name}{message}") as error:
+        prepare(tmp_path / "out", source, gpt2)
+    assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 
-def test_output_next_to_the_files_of_a_pattern_is_allowed(tmp_path, gpt2, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in").mkdir()
-    write_text(tmp_path / "in" / "x.txt", build_documents())
-    for source in ("in/*.txt", "in/x.txt", "in/**/*.text"):
-        assert not reads_path(parse_source(source), "in/out/shard0/dict.txt") and not reads_path(
-            parse_source(source), "in/out/plan.json"
-        )
-    prepare_corpus("in/out", CorpusOptions(("in/*.txt",), str(gpt2), valid_share=0.3), workers=1)
+def test_damaged_hub_dataset_is_rejected(tmp_path, gpt2):
+    source = hub(tmp_path, build_documents())
+    (tmp_path / "hub/train-00001-of-00002.parquet").write_bytes(b"PAR1 nothing")
+    with pytest.raises(ValueError, match="cannot load hub dataset .*hub: .*Parquet"):
+        prepare(tmp_path / "out", source, gpt2)
 
 
-def read_rows(path, rows, source):
-    path.write_text("\n".join(map(json.dumps, rows)))
-    chunk = Chunk(0, str(path), "jsonl", 0, None, 1)
-    raw_documents = documents.read_documents(chunk, parse_source(f"{path},{source}"))
-    return [(raw.text, raw.unfit and raw.unfit.reason) for raw in raw_documents]
+def test_hub_datasets_are_streamed_too(tmp_path):
+    source = locate(hub(tmp_path, build_documents()))
+    assert list(read_documents(source, streaming=True)) == ["\n".join(lines) for lines in build_documents()]
 
 
-def test_rows_without_a_column_are_unfit(tmp_path):
-    rows = [{"text": "a", "book": 1}, {"text": "b"}, {"book": 1}, {"text": "c", "book": 1}]
-    assert read_rows(tmp_path / "x", rows, "group=book") == [
-        (None, "no book"),
-        (None, "no text in text"),
-        ("a\nc", None),
-    ]
-
-
-def test_maximum_length_of_joined_rows_is_in_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "MAX_DOCUMENT", 100)
-    assert read_rows(tmp_path / "x", [{"text": "\u00e9" * 6}] * 6, "rows=6") == [("\n".join(["\u00e9" * 6] * 6), None)]
-    assert read_rows(tmp_path / "x", [{"text": "\u00e9" * 9}] * 6, "rows=6") == [(None, documents.LONG_DOCUMENT)]
+def test_concatenated_compressed_streams(tmp_path):
+    for suffix, compress in ((".gz", gzip.compress), (".xz", lzma.compress)):
+        path = tmp_path / f"x.txt{suffix}"
+        path.write_bytes(compress(b"low\n\n") + compress(b"lower\n"))
+        assert list(read_documents(locate(path))) == ["low\n", "lower\n"]

@@ -23,10 +23,8 @@ from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.checkpoints.provenance import collect_provenance
 from fairseq_linformer.checkpoints.transformers_loading import read_weight_files
 from fairseq_linformer.config import LinformerConfig
-from fairseq_linformer.data import manifest as corpus_manifest
-from fairseq_linformer.data.documents import UnfitDocument, read_documents, split_paragraphs
-from fairseq_linformer.data.plan import make_plan, planned_source
-from fairseq_linformer.data.sources import parse_source
+from fairseq_linformer.data.documents import read_documents, split_paragraphs
+from fairseq_linformer.data.sources import locate_source, parse_source
 from fairseq_linformer.data.task_sources import open_source
 from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.data.tokenizer import load_tokenizer
@@ -63,7 +61,6 @@ NAMES = """
     run.yaml
     log
     task-manifest
-    corpus-manifest
     dictionary
     labels
     sentencepiece
@@ -113,13 +110,8 @@ def consume(rows) -> None:
 
 
 def _corpus(path: Path) -> None:
-    plan = make_plan(
-        [parse_source(f"{path},column=text" if ".json" in path.name or "parquet" in path.name else str(path))], 1 << 20
-    )
-    for chunk in plan.chunks:
-        for raw in read_documents(chunk, planned_source(plan.sources[chunk.source])):
-            with contextlib.suppress(UnfitDocument):
-                split_paragraphs(raw)
+    for text in read_documents(locate_source(parse_source(str(path)))):
+        split_paragraphs(text)
 
 
 def _tsv_task(path: Path) -> None:
@@ -165,11 +157,6 @@ def _source(path: Path) -> None:
     parse_source(_text(path))
 
 
-def _corpus_manifest(path: Path) -> None:
-    corpus_manifest.check_files(path.parent)
-    corpus_manifest.summarize_corpus(path.parent)
-
-
 def _text_documents() -> bytes:
     return b"A first document\nof two lines.\n\nA second one: caf\xc3\xa9.\n"
 
@@ -198,11 +185,6 @@ def _zstd(data: bytes) -> bytes:
 def build_targets(world: Path) -> dict[str, Target]:
     """All parsers, with accepted content from the files of ``tests/bad_input/world.py``."""
     jsonl = b'{"text": "a cat", "label": "dog"}\n{"text": "a dog", "label": "dog"}\n'
-    corpus = {
-        "splits": {"train0": {"documents": 1, "words": 2, "tokens": 3}, "valid": {"documents": 1, "tokens": 3}},
-        "sources": [{"unfit": {}, "duplicate_documents": 0}],
-        "files": {},
-    }
     sst_2 = {"task": "sst-2", "max_positions": 16, "splits": {"train": {"cut": 0}, "valid": {"cut": 0}}}
     weights = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     run = "optimization: {update_freq: [1]}\ndistributed_training: {distributed_world_size: 1}\n"
@@ -240,7 +222,6 @@ def build_targets(world: Path) -> dict[str, Target]:
         "task-manifest": Target(
             lambda path: read_prepared_task(path.parent), json.dumps(sst_2).encode(), "manifest.json"
         ),
-        "corpus-manifest": Target(_corpus_manifest, json.dumps(corpus).encode(), "manifest.json"),
         "dictionary": Target(read_dictionary, data("mlm/dict.txt"), "dict.txt"),
         "labels": Target(read_labels, data("cls/label/dict.txt"), "dict.txt"),
         "sentencepiece": Target(tokenizer("sentencepiece"), data("spm.model"), "x.model"),

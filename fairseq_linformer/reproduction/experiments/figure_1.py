@@ -83,9 +83,6 @@ class Blocks:
     def __iter__(self) -> Iterator[list[int]]:
         return (self.dataset[i].tolist() for i in range(len(self.dataset)) if self.dataset.sizes[i] == self.n)
 
-    def describe_unfit(self) -> str:
-        return ""
-
 
 def run_encoder(scale: str, inputs: Inputs) -> Result:
     """An encoder of ``transformers`` on each source: plain text is split every n tokens; of JSON lines and parquet each
@@ -109,7 +106,7 @@ def run_encoder(scale: str, inputs: Inputs) -> Result:
 
 def _read_sentences(source: str, model: AttentionModel, n: int) -> Sentences:
     packed = Sentences([source], model.tokenizer, n, "packed", "skip", model.bos, model.eos)
-    if all(chunk.format == "text" for chunk in packed.plan.chunks):
+    if not any(source.has_rows for source in packed.sources):
         return packed
     return Sentences([source], model.tokenizer, n, "lines", "skip", model.bos, model.eos)
 
