@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..files import open_atomic
-from ..progress import Progress
+from ..progress import progress_bar
 from .attention_model import AttentionModel
 from .sentences import Sentences
 from .singular import cumulative_shares, longer_side, numerical_rank, singular_values, zero_padding
@@ -131,11 +131,11 @@ def accumulate_spectra(
     if sums.sentences > sentences:
         raise ValueError(f"num_sentences must be at least {sums.sentences:,}, the number in {state}, got {sentences:,}")
     last_saved = time.monotonic()
-    with Progress("spectrum", sentences, "sentences", initial=sums.sentences) as progress:
+    with progress_bar("spectrum", sentences, "sentence", initial=sums.sentences) as progress:
         remaining = islice(texts, sums.sentences, sentences)
         while group := list(islice(remaining, batch)):
             _add_batch(model, sums, group, check)
-            progress.add(len(group))
+            progress.update(len(group))
             if time.monotonic() - last_saved > _SAVE_INTERVAL:
                 write_state(sums, state, key)
                 last_saved = time.monotonic()

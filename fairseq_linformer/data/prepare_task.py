@@ -22,7 +22,7 @@ import numpy as np
 
 from .. import __version__
 from ..files import new_folder, sha256, write_json, write_lines
-from ..progress import Progress
+from ..progress import progress_bar
 from .binarized import BinarizedWriter
 from .manifest import MANIFEST
 from .tables import Row
@@ -123,10 +123,10 @@ def _write_split(
     unusable, usable = [row for row in rows if row.problem], [row for row in rows if not row.problem]
     labels: list[str] = []
     num_truncated = num_unknown = 0
-    with Progress(f"{task.name} {split}", len(usable), "rows") as progress:
+    with progress_bar(f"{task.name} {split}", len(usable), "row") as progress:
         for start in range(0, len(usable), _BATCH_ROWS):
             batch = usable[start : start + _BATCH_ROWS]
-            progress.add(len(batch))
+            progress.update(len(batch))
             encoded = [tokenizer.encode([row.texts[i] for row in batch]) for i in range(task.num_inputs)]
             has_tokens = np.logical_and.reduce([sizes > 1 for _, sizes in encoded])  # SentencePiece removes characters
             unusable += [replace(row, problem="no tokens") for row, kept in zip(batch, has_tokens) if not kept]

@@ -15,7 +15,7 @@ from ..data.tokenizer_files import DICTIONARY
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary
 from ..models.shapes import EMBEDDINGS, max_positions
-from ..progress import Progress
+from ..progress import progress_bar
 
 SEED, MASK_PROB = 1, 0.15
 
@@ -93,7 +93,7 @@ def compute_perplexity(
     batches = iterator.next_epoch_itr(shuffle=False)
     bits = seconds = 0.0
     num_correct = masked = tokens = 0
-    with Progress("perplexity", len(batches), "batches") as progress, torch.inference_mode():
+    with progress_bar("perplexity", len(batches), "batch") as progress, torch.inference_mode():
         for sample in batches:
             start = time.perf_counter()
             is_masked = sample["target"].ne(task.source_dictionary.pad()).to(device)
@@ -105,7 +105,7 @@ def compute_perplexity(
                 masked += len(targets)
             seconds += time.perf_counter() - start
             tokens += sample["ntokens"]
-            progress.add(1)
+            progress.update(1)
     if not masked:
         raise ValueError(f"{split} of {data} is too short: none of its tokens is masked")
     if not math.isfinite(bits):

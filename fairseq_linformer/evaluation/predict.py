@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..progress import Progress
+from ..progress import progress_bar
 from .encoded_rows import EncodedRow, split_rows
 
 SORTED_ROWS = 8192
@@ -55,7 +55,7 @@ def predict(
         ValueError: a logit is NaN or infinite, or a limit is below 1.
     """
     check_batch_limits(max_tokens, batch_size)
-    with Progress("evaluating", total, "rows") as progress:
+    with progress_bar("evaluating", total, "row") as progress:
         for chunk in split_rows(rows, SORTED_ROWS, SORTED_TOKENS, lambda row: len(row.encoded["input_ids"])):
             lengths = [len(row.encoded["input_ids"]) for row in chunk]
             logits_of: dict[int, Tensor] = {}
@@ -65,7 +65,7 @@ def predict(
                 throughput.seconds += time.perf_counter() - start
                 throughput.rows += len(batch)
                 throughput.tokens += sum(lengths[i] for i in batch)
-                progress.add(len(batch))
+                progress.update(len(batch))
             for i, row in enumerate(chunk):
                 if not bool(torch.isfinite(logits_of[i]).all()):
                     raise ValueError(

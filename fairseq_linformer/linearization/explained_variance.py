@@ -12,7 +12,7 @@ from torch import Tensor
 from ..checkpoints.models import build_model, open_checkpoint
 from ..models.distillation import Teacher, get_hidden_states
 from ..models.shapes import EMBEDDINGS, count_layers, max_positions
-from ..progress import Progress
+from ..progress import progress_bar
 
 
 def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: int = 32768) -> list[float]:
@@ -54,7 +54,7 @@ def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: in
     measured = ExplainedVariance(teacher_model.layers, teacher_model.width)
     iterator = task.get_batch_iterator(task.dataset("valid"), max_tokens=max(n, 4096), max_positions=n, num_workers=0)
     batches, pad, num_tokens = iterator.next_epoch_itr(shuffle=False), task.source_dictionary.pad(), 0
-    with Progress("explained variance", tokens, "tokens") as progress, torch.no_grad():
+    with progress_bar("explained variance", tokens, "token") as progress, torch.no_grad():
         for sample in batches:
             inputs, target = sample["net_input"]["src_tokens"], sample["target"]
             text = torch.where(target.ne(pad), target, inputs)
@@ -64,7 +64,7 @@ def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: in
             )
             measured.add(ours, theirs, text.ne(pad))
             num_tokens += text.numel()
-            progress.add(text.numel())
+            progress.update(text.numel())
             if num_tokens >= tokens:
                 break
     return measured.compute_shares()

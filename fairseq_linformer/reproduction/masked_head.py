@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model
 from ..models.shapes import OUTPUT_EMBEDDINGS
-from ..progress import Progress
+from ..progress import progress_bar
 
 PREFIX = "encoder.lm_head."
 """Prefix of the names of the head's parameters."""
@@ -67,7 +67,7 @@ def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) ->
         optimizer,
         lambda update: min((update + 1) / warmup, (options.updates - update) / max(1, options.updates - warmup)),
     )
-    with Progress("head", options.updates, "updates") as progress:
+    with progress_bar("head", options.updates, "update") as progress:
         for tokens, is_masked, targets in islice(_batches(text, options), options.updates):
             with torch.autocast("cpu", torch.bfloat16, enabled=options.amp):
                 features, _ = model(tokens, features_only=True)
@@ -76,7 +76,7 @@ def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) ->
             F.cross_entropy(logits.float(), targets).backward()
             optimizer.step()
             schedule.step()
-            progress.add(1)
+            progress.update(1)
     state = {**checkpoint["model"], **{name: p.detach().clone() for name, p in trained.items()}}
     provenance = checkpoint.get("provenance", {})
     imported = {**provenance.get("imported", {}), "lm_head": f"trained for {options.updates:,} updates, encoder frozen"}

@@ -2,13 +2,10 @@
 
 import sys
 
-from tqdm import tqdm
-
 from ..fairseq_log import parse_line
+from ..progress import progress_bar
 
 _SCORES = ("loss", "accuracy", "spearman")
-SECONDS_BETWEEN_LINES = 30.0
-"""Without a terminal."""
 
 
 class TrainingProgress:
@@ -21,8 +18,7 @@ class TrainingProgress:
 
     def __init__(self, name: str, total: int):
         self.name = name
-        interval = 1.0 if sys.stderr.isatty() else SECONDS_BETWEEN_LINES
-        self._bar = tqdm(desc=name, total=total, unit="update", mininterval=interval, maxinterval=interval)
+        self._bar = progress_bar(name, total, "update")
 
     def __enter__(self) -> "TrainingProgress":
         return self

@@ -1,8 +1,6 @@
 """Sums over sentences: against a loop, resumed, in constant memory; a different measurement is rejected."""
 
 import json
-import re
-import time
 import tracemalloc
 import weakref
 
@@ -17,7 +15,6 @@ from fairseq_linformer.analysis.commands import analyze_spectrum
 from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.singular import cumulative_shares, singular_values
 from fairseq_linformer.analysis.spectrum_result import read_spectrum
-from fairseq_linformer.progress import Progress
 
 from .conftest import HEADS, LAYERS, N
 
@@ -100,20 +97,6 @@ def test_interrupted_run_resumes(model, sentences, tmp_path, monkeypatch):
     (out / "state.npz").write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(ValueError, match="state.npz .*damaged"):
         analyze_spectrum(model, sentences(model), out, 40)
-
-
-@pytest.mark.slow
-def test_redirected_output_has_progress_lines(model, sentences, tmp_path, monkeypatch, capsys):
-    """A line every 30 seconds with count, rate and ETA; here at short intervals, while a batch is slow."""
-    monkeypatch.setattr(spectrum_module, "Progress", lambda *args, **options: Progress(*args, **options, interval=0.05))
-    add_batch = spectrum_module._add_batch
-    monkeypatch.setattr(spectrum_module, "_add_batch", lambda *arguments: (time.sleep(0.2), add_batch(*arguments)))
-    for count in (2, 4):  # the second run resumes
-        analyze_spectrum(model, sentences(model), tmp_path / "out", count)
-        lines = capsys.readouterr().err.splitlines()
-        line = rf"spectrum: {count - 1}/{count} sentences \(\d+ %\), [\d.]+ sentences/s, ETA 0:00:0\d"
-        assert any(re.fullmatch(line, printed) for printed in lines), lines
-        assert re.fullmatch(rf"spectrum: {count} sentences in 0:00:0\d, [\d.]+ sentences/s", lines[-1])
 
 
 def test_rejected_arguments(model, sentences, tmp_path):

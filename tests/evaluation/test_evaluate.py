@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import shutil
 import sys
 import tracemalloc
@@ -14,10 +13,8 @@ import torch
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.evaluation import evaluate as evaluate_module
-from fairseq_linformer.evaluation import predict as predict_module
 from fairseq_linformer.evaluation.encoded_rows import EncodedRow
 from fairseq_linformer.models import LinformerRobertaModel
-from fairseq_linformer.progress import Progress
 
 from .. import fairseq_commands
 from .labeled_rows import NAMES, ROWS, read_predictions
@@ -128,20 +125,6 @@ def test_unlabeled_rows_are_only_predicted(evaluate, finetuned, monkeypatch, cap
     assert lines[0] == "row\tlabel\tprediction\tp(animal: cat)\tp(dog)" and len(lines) == 1 + len(ROWS)
     assert lines[1].split("\t")[:2] == ["1", ""] and lines[1].split("\t")[2] in NAMES
     assert "no labels, so no scores" in output.err
-
-
-@pytest.mark.slow
-def test_redirected_output_has_progress_lines(evaluate, finetuned, table, tmp_path, monkeypatch, capsys):
-    """With rows and rate; here at short intervals."""
-    monkeypatch.setattr(predict_module, "Progress", lambda *args: Progress(*args, interval=0.01))
-    large = tmp_path / "large.tsv"
-    header, *rows = table.read_text().splitlines()
-    large.write_text("\n".join([header, *rows * 50]))
-    main(["evaluate", str(finetuned), str(large), "--batch-size", "1", "--device", "cpu"])
-    lines, total = capsys.readouterr().err.splitlines(), f"{50 * len(ROWS):,}"
-    line = r"evaluating: [\d,]+ rows, [\d.,]+ rows/s"
-    assert any(re.fullmatch(line, printed) for printed in lines), lines
-    assert any(printed.startswith(f"evaluating: {total} rows in 0:00:") for printed in lines)
 
 
 def test_long_texts_are_truncated_as_by_prepare(evaluate, finetuned, tmp_path):
