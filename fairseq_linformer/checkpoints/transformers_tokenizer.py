@@ -1,13 +1,13 @@
 """The tokenizer of a checkpoint for ``transformers``."""
 
-import os
 from pathlib import Path
 from typing import Any
 
-from ..data.tokenizer import WordPiece
+from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
-from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK, LinformerTokenizer
-from .fast_tokenizer import build_fast_tokenizer
+from ..data.tokenizer_json import SYMBOLS
+from ..huggingface.tokenization_linformer import LinformerTokenizer
+from ..models.dictionaries import read_dictionary
 
 
 def find_tokenizer(
@@ -22,12 +22,14 @@ def find_tokenizer(
         files: kind and path of the tokenizer.
 
     Returns:
-        The tokenizer for ``transformers``, and its files by name; ``vocab_file`` is the dictionary. It is the fast one
-        wherever that has the same token IDs; otherwise ``why_slow`` of the slow one is the reason.
+        The tokenizer for ``transformers``, and its files by name. It is a fast one
+        unless the dictionary has other tokens than the tokenizer; ``why_slow`` of the slow one is the reason.
 
     Raises:
         ValueError: a file is missing or invalid.
     """
+    from transformers import PreTrainedTokenizerFast
+
     folder = Path(checkpoint).parent
     if dictionary is None:
         dictionary = folder / DICTIONARY
@@ -38,34 +40,28 @@ def find_tokenizer(
         raise ValueError(
             f"there is no tokenizer ({FILES_TEXT}) next to {checkpoint}; pass {FLAGS_TEXT}, or --no-tokenizer"
         )
-    for path in (dictionary, *files.paths):
-        if not os.path.isfile(path):
+    for path in (Path(dictionary), *files.paths):
+        if not path.is_file():
             raise ValueError(f"{path} is not a file; expected a tokenizer file")
-    if files.kind == "wordpiece":
-        return _load_wordpiece(files.path, dictionary, max_positions)
-    model, *merges = map(str, files.paths)
-    parts = {"encoder_file": model, "merges_file": merges[0]} if merges else {"sentencepiece_file": model}
-    tokenizer = LinformerTokenizer(str(dictionary), **parts, model_max_length=max_positions)
-    files_by_name = {name: Path(path) for name, path in tokenizer.files.items()}
+    read_dictionary(dictionary)
+    tokenizer = load_tokenizer(files, dictionary)
+    paths = {DICTIONARY: Path(dictionary), **dict(zip(tokenizer.model_files, files.paths))}
     try:
-        return build_fast_tokenizer(tokenizer), files_by_name
+        fast = tokenizer.to_fast()
     except ValueError as error:
-        tokenizer.why_slow = str(error)
-        return tokenizer, files_by_name
-
-
-def _load_wordpiece(path: Path, dictionary, max_positions: int) -> tuple[Any, dict[str, Path]]:
-    """Load the fast tokenizer of ``transformers`` with the token IDs of the dictionary, and its files."""
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    (content,) = WordPiece(path, dictionary).model_files.values()
-    bos, pad, eos, unk = FIRST_SYMBOLS
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(content.decode()),
+        arguments = LinformerTokenizer.vocab_files_names.items()
+        slow = LinformerTokenizer(
+            **{argument: str(paths[name]) for argument, name in arguments if name in paths},
+            model_max_length=max_positions,
+        )
+        slow.why_slow = str(error)
+        return slow, paths
+    bos, pad, eos, unk, mask = SYMBOLS
+    return PreTrainedTokenizerFast(
+        tokenizer_object=fast,
         **dict(bos_token=bos, cls_token=bos, pad_token=pad, eos_token=eos, sep_token=eos, unk_token=unk),
-        mask_token=MASK,
+        mask_token=mask,
         model_input_names=["input_ids", "attention_mask"],
         model_max_length=max_positions,
-    )
-    return tokenizer, {"vocab_file": Path(dictionary), "wordpiece_file": path}
+        clean_up_tokenization_spaces=False,
+    ), paths

@@ -220,7 +220,7 @@ def _attention(options: argparse.Namespace) -> str:
 
 CHECKPOINT_OPTIONS = (
     *("source", "tokens_per_sample", "num_sentences"),
-    *("dictionary", "sentencepiece_model", "gpt2_bpe", "wordpiece"),
+    *("dictionary", "sentencepiece_model", "gpt2_bpe", "tokenizer_json"),
 )
 RANDOM_HEAD_OPTIONS = ("lengths", "head_dim")
 

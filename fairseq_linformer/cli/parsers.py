@@ -13,24 +13,26 @@ RENAMED: dict[str, dict[str, str]] = {
     for command, words in {
         "analyze": "text:source cut:sample-break-mode length:tokens-per-sample sentences:num-sentences "
         "batch:batch-size check:num-checked width:head-dim model:checkpoint sentencepiece:sentencepiece-model "
-        "gpt2:gpt2-bpe",
+        "gpt2:gpt2-bpe wordpiece:tokenizer-json",
         "benchmark": "k:projected-dim tokens:max-tokens warm-up:warmup-rounds warm-up-updates:warmup-updates "
         "updates:max-update layers:encoder-layers width:encoder-embed-dim finetuning:finetuning-lengths "
         "part:only whole:whole-models memory-gib:gpu-memory-gib usable-gib:max-memory-gib",
-        "convert": "sentencepiece:sentencepiece-model gpt2-encoder:gpt2-bpe gpt2-vocab:gpt2-bpe",
+        "convert": "sentencepiece:sentencepiece-model gpt2-encoder:gpt2-bpe gpt2-vocab:gpt2-bpe "
+        "wordpiece:tokenizer-json",
         "evaluate": "text:text-column label:label-column positions:tokens-per-sample cut:truncation "
-        "sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
-        "finetune": "epochs:max-epoch cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
+        "sentencepiece:sentencepiece-model gpt2:gpt2-bpe wordpiece:tokenizer-json",
+        "finetune": "epochs:max-epoch cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe "
+        "wordpiece:tokenizer-json",
         "linearize": "",
         "plan": "utilisation:utilization",
-        "prepare": "cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
+        "prepare": "cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe wordpiece:tokenizer-json",
         "reproduce": "text:data ledger:results",
         "submit": "",
         "report": "",
         "path": "",
     }.items()
 }
-"""Options of version 0.2 and their current names, by command."""
+"""Former options and their current names, by command."""
 
 
 class UnknownOption(ValueError):
@@ -128,7 +130,7 @@ def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
 
 
 def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> None:
-    """Add ``--gpt2-bpe``, ``--sentencepiece-model`` and ``--wordpiece``; ``tokenizer_files`` reads them.
+    """Add ``--gpt2-bpe``, ``--sentencepiece-model`` and ``--tokenizer-json``; ``tokenizer_files`` reads them.
 
     Args:
         default: where the tokenizer is looked up by default.
@@ -139,12 +141,12 @@ def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> Non
         "--gpt2-bpe", metavar="FOLDER", help=f"folder with GPT-2's encoder.json, vocab.bpe and dict.txt{note}"
     )
     group.add_argument("--sentencepiece-model", metavar="FILE", help=f"sentencepiece model{note}")
-    group.add_argument("--wordpiece", metavar="FILE", help=f"tokenizer.json of BERT's WordPiece{note}")
+    group.add_argument("--tokenizer-json", metavar="FILE", help=f"tokenizer.json of tokenizers, of any model{note}")
 
 
 def tokenizer_files(options: argparse.Namespace) -> TokenizerFiles | None:
     """The tokenizer of the options that ``add_tokenizer`` adds; None if none is set."""
-    return choose_tokenizer(options.gpt2_bpe, options.sentencepiece_model, options.wordpiece)
+    return choose_tokenizer(options.gpt2_bpe, options.sentencepiece_model, options.tokenizer_json)
 
 
 def add_truncation(parser: Any, default: str | None, note: str = "") -> None:

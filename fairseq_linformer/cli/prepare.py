@@ -113,7 +113,11 @@ def _pretraining(options: argparse.Namespace) -> str:
     from ..data.pretraining import prepare_corpus
 
     names = ("valid_share", "shards", "unique_paragraphs", "chunk_mib", "max_skipped")
-    tokenizer = {"gpt2": options.gpt2_bpe, "sentencepiece": options.sentencepiece_model, "wordpiece": options.wordpiece}
+    tokenizer = {
+        "gpt2": options.gpt2_bpe,
+        "sentencepiece": options.sentencepiece_model,
+        "tokenizer_json": options.tokenizer_json,
+    }
     corpus = CorpusOptions(tuple(options.source), **tokenizer, **{name: getattr(options, name) for name in names})
     return prepare_corpus(options.out, corpus, options.workers, options.part, options.merge)
 

@@ -27,8 +27,8 @@ class CorpusOptions:
     """Folder of GPT-2's BPE files and RoBERTa's dictionary. One of the three tokenizers must be set."""
     sentencepiece: str | None = None
     """Path of a SentencePiece model."""
-    wordpiece: str | None = None
-    """Path of the ``tokenizer.json`` of a WordPiece tokenizer."""
+    tokenizer_json: str | None = None
+    """Path of a ``tokenizer.json``."""
     valid_share: float = 0.005
     """Share of the documents for validation, selected by hash; between 0 and 1."""
     shards: int = 1
@@ -44,8 +44,8 @@ class CorpusOptions:
     def __post_init__(self):
         if not self.sources:
             raise ValueError(NO_SOURCE)
-        if sum(path is not None for path in (self.gpt2, self.sentencepiece, self.wordpiece)) != 1:
-            raise ValueError("exactly one of gpt2 (a folder), sentencepiece and wordpiece (a file) must be set")
+        if sum(path is not None for path in (self.gpt2, self.sentencepiece, self.tokenizer_json)) != 1:
+            raise ValueError("exactly one of gpt2 (a folder), sentencepiece and tokenizer_json (a file) must be set")
         if not 0 < self.valid_share < 1:
             raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}")
         if not 1 <= self.shards <= 1000:
@@ -57,7 +57,7 @@ class CorpusOptions:
     @property
     def tokenizer_files(self) -> TokenizerFiles:
         """Where the tokenizer is."""
-        files = choose_tokenizer(self.gpt2, self.sentencepiece, self.wordpiece)
+        files = choose_tokenizer(self.gpt2, self.sentencepiece, self.tokenizer_json)
         assert files is not None  # checked above
         return files
 

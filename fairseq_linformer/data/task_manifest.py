@@ -14,8 +14,8 @@ from .tasks import Task
 from .tokenizer import Tokenizer
 from .tokenizer_files import TOKENIZER_FLAGS
 
-_PACKAGES = {"gpt2": "tiktoken", "sentencepiece": "sentencepiece", "wordpiece": "tokenizers"}
-_PATHS = {"gpt2": "FOLDER", "sentencepiece": "MODEL", "wordpiece": "FILE"}
+_PACKAGES = {"gpt2": "tiktoken", "sentencepiece": "sentencepiece"}
+_PATHS = {"gpt2": "FOLDER", "sentencepiece": "MODEL"}
 
 
 def build_manifest(
@@ -38,11 +38,13 @@ def build_manifest(
         splits: counts per split; ``labels`` lists the source's labels.
         num_rows: selected rows by split, ``train`` or ``valid``.
     """
-    packages = [_PACKAGES[tokenizer.name], *(["datasets"] if isinstance(task_source, ParquetSource) else [])]
+    packages = [_PACKAGES.get(tokenizer.name, "tokenizers")]
+    packages += ["datasets"] if isinstance(task_source, ParquetSource) else []
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     command = ["fairseq-linformer", "prepare", task.name, "OUT"]
     command += ["--source", "hub" if str(source) == "hub" else Path(source).absolute().name]
-    command += [TOKENIZER_FLAGS[tokenizer.name], _PATHS[tokenizer.name]]
+    kind = tokenizer.name if tokenizer.name in TOKENIZER_FLAGS else "tokenizer_json"
+    command += [TOKENIZER_FLAGS[kind], _PATHS.get(kind, "FILE")]
     command += ["--max-positions", str(max_positions), "--truncation", truncation, "--max-skipped", str(max_skipped)]
     command += [word for split, number in sorted(num_rows.items()) for word in (f"--{split}-rows", str(number))]
     return {
