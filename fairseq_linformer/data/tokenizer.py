@@ -190,12 +190,11 @@ class SentencePiece(Tokenizer):
         content = self.model_files[SENTENCEPIECE_FILE]
         proto = sentencepiece_model_pb2.ModelProto.FromString(content)
         spec = proto.trainer_spec
-        if spec.treat_whitespace_as_suffix or spec.model_type == spec.WORD:
-            raise ValueError("tokenizers has no model of words, and none with the space after a word")
-        is_unigram = spec.model_type == spec.UNIGRAM
-        vocab = [(piece.piece, piece.score) for piece in proto.pieces]
-        ids = {piece: i for i, (piece, _) in enumerate(vocab)}
-        tokenizer = SpmConverter.build_tokenizer_from_spm_proto(proto, vocab if is_unigram else ids)
+        if spec.model_type != spec.BPE or spec.treat_whitespace_as_suffix:
+            # Of a unigram model, tokenizers breaks ties of scores in another order.
+            raise ValueError("the sentencepiece model is not a BPE with the space before a word")
+        ids = {piece.piece: i for i, piece in enumerate(proto.pieces)}
+        tokenizer = SpmConverter.build_tokenizer_from_spm_proto(proto, ids)
         pieces, entries = sentencepiece_model.list_pieces(content), _names(self.dictionary)
         if extra := sorted(set(entries) - set(pieces)):
             raise ValueError(f"the dictionary has {len(extra):,} tokens that the model lacks, such as {extra[0]!r}")

@@ -29,7 +29,7 @@ def read_token_ids(path) -> dict[str, int]:
         for i, line in enumerate(lines, start=1):
             symbol, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
             if not symbol or not count.isdecimal():
-                raise ValueError(f"{path}, line {i}: entry must be 'PIECE COUNT', got {line[:60]!r}")
+                raise ValueError(f"{path}, line {i}: entry must be 'PIECE COUNT', got {line.rstrip()[:60]!r}")
             symbols.append(symbol)
     ids = {symbol: i for i, symbol in enumerate(symbols)}
     ids.setdefault(MASK, len(symbols))

@@ -88,14 +88,14 @@ PREPARE = [
         "tokenizer and output folder",
         "",
         """
-        out --source text.txt -> --gpt2-bpe --sentencepiece-model --wordpiece
+        out --source text.txt -> --gpt2-bpe --sentencepiece-model --tokenizer-json
         out --source text.txt --sentencepiece-model nowhere.model -> nowhere.model
         out --source text.txt --sentencepiece-model bad/noise.model -> noise.model
         out --source text.txt --sentencepiece-model bad/half.model -> half.model
         out --source text.txt --sentencepiece-model bad/folder -> bad/folder
         out --source text.txt --gpt2-bpe bad/folder -> encoder.json
-        out --source text.txt --wordpiece text.txt -> text.txt
-        out --source text.txt --sentencepiece-model spm.model --wordpiece bert/tokenizer.json -> not allowed with
+        out --source text.txt --tokenizer-json text.txt -> text.txt
+        out --source text.txt --sentencepiece-model spm.model --tokenizer-json bert/tokenizer.json -> not allowed with
         bad/full --source text.txt --sentencepiece-model spm.model -> OUT must .*bad/full
         text.txt --source rows.tsv,format=text --sentencepiece-model spm.model -> OUT must .*text.txt
         text.txt/out --source rows.tsv,format=text --sentencepiece-model spm.model -> text.txt

@@ -13,7 +13,7 @@ from .corpora import build_documents, write_text
         (dict(sources=()), "--source"),
         (dict(gpt2=None), "gpt2.*sentencepiece"),
         (dict(sentencepiece="x"), "gpt2.*sentencepiece"),
-        (dict(wordpiece="x"), "gpt2.*wordpiece"),
+        (dict(tokenizer_json="x"), "gpt2.*tokenizer_json"),
         (dict(valid_share=0.0), "valid_share.*0.0"),
         (dict(shards=0), "shards.* 0$"),
         (dict(shards=1001), "shards.*1,000.*1001"),
