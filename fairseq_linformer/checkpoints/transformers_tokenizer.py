@@ -7,7 +7,6 @@ from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
 from ..data.tokenizer_json import SYMBOLS
 from ..huggingface.tokenization_linformer import LinformerTokenizer
-from ..models.dictionaries import read_dictionary
 
 
 def find_tokenizer(
@@ -40,10 +39,6 @@ def find_tokenizer(
         raise ValueError(
             f"there is no tokenizer ({FILES_TEXT}) next to {checkpoint}; pass {FLAGS_TEXT}, or --no-tokenizer"
         )
-    for path in (Path(dictionary), *files.paths):
-        if not path.is_file():
-            raise ValueError(f"{path} is not a file; expected a tokenizer file")
-    read_dictionary(dictionary)
     tokenizer = load_tokenizer(files, dictionary)
     paths = {DICTIONARY: Path(dictionary), **dict(zip(tokenizer.model_files, files.paths))}
     try:

@@ -34,17 +34,9 @@ class TokenizerFiles:
 
 
 def choose_tokenizer(gpt2=None, sentencepiece=None, tokenizer_json=None) -> TokenizerFiles | None:
-    """The tokenizer whose path is set; None if no path is.
-
-    Raises:
-        ValueError: several are set.
-    """
+    """The tokenizer whose path is set; None if no path is."""
     paths = {"gpt2": gpt2, "sentencepiece": sentencepiece, "tokenizer_json": tokenizer_json}
-    chosen = [TokenizerFiles(kind, Path(path)) for kind, path in paths.items() if path is not None]
-    if len(chosen) > 1:
-        flags = " and ".join(TOKENIZER_FLAGS[each.kind] for each in chosen)
-        raise ValueError(f"{flags} cannot be used together")
-    return chosen[0] if chosen else None
+    return next((TokenizerFiles(kind, Path(path)) for kind, path in paths.items() if path is not None), None)
 
 
 def find_tokenizer_files(folder) -> TokenizerFiles | None:

@@ -23,14 +23,10 @@ MASK = "<mask>"
 
 
 def read_token_ids(path) -> dict[str, int]:
-    """Token IDs of the entries of fairseq's ``dict.txt`` and of its special symbols; ValueError if it is none."""
-    symbols = list(FIRST_SYMBOLS)
+    """Token IDs of the entries of fairseq's ``dict.txt`` and of its special symbols."""
     with open(path, encoding="utf-8") as lines:
-        for i, line in enumerate(lines, start=1):
-            symbol, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
-            if not symbol or not count.isdecimal():
-                raise ValueError(f"{path}, line {i}: entry must be 'PIECE COUNT', got {line.rstrip()[:60]!r}")
-            symbols.append(symbol)
+        entries = [line.rstrip().removesuffix(" #fairseq:overwrite") for line in lines]
+    symbols = [*FIRST_SYMBOLS, *(entry.rpartition(" ")[0] for entry in entries)]
     ids = {symbol: i for i, symbol in enumerate(symbols)}
     ids.setdefault(MASK, len(symbols))
     return ids
