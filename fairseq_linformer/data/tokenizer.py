@@ -2,7 +2,7 @@
 
 fairseq encodes lines to token names (``multiprocessing_bpe_encoder``), which ``fairseq-preprocess`` looks up in
 ``dict.txt`` before it appends </s>. Here a table maps the tokenizer's IDs directly to the dictionary's; the result is
-identical. ``Tokenizer.to_fast`` is the same tokenizer for ``transformers``.
+identical.
 """
 
 import hashlib
@@ -10,9 +10,8 @@ import io
 import itertools
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -77,14 +76,6 @@ class Tokenizer:
         ids[ends - 1] = EOS
         return ids, sizes
 
-    def to_fast(self) -> Any:
-        """The tokenizer of ``tokenizers`` with the IDs of the dictionary; it encloses text in <s> and </s>, as fairseq.
-
-        Raises:
-            ValueError: there is none; the message is the reason.
-        """
-        raise NotImplementedError
-
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Encode to the tokenizer's own IDs."""
         raise NotImplementedError
@@ -98,6 +89,10 @@ class GPT2(Tokenizer):
     Args:
         folder: holds ``encoder.json``, ``vocab.bpe`` and fairseq's ``dict.txt``.
         dictionary: path of another ``dict.txt``.
+
+    Attributes:
+        pieces: the BPE's tokens, by ID.
+        merges: pairs of tokens, in order.
 
     Raises:
         ValueError: a file is missing or unreadable, or the files do not belong together.
@@ -118,33 +113,22 @@ class GPT2(Tokenizer):
         except ValueError:
             raise ValueError(f"{paths['encoder.json']} is not JSON") from None
         lines = _decode(paths["vocab.bpe"], contents["vocab.bpe"]).split("\n")[1:]
-        self._merges = [tuple(line.split(" ")) for line in lines if line]
+        self.merges = [tuple(line.split(" ")) for line in lines if line]
         byte = bytes_of_symbols()
         # tiktoken merges in the order of the IDs, which must therefore be the order of the merges.
-        self._pieces = [*byte, *("".join(pair) for pair in self._merges)]
-        if not isinstance(encoder, dict) or list(map(encoder.get, self._pieces)) != list(range(len(self._pieces))):
+        self.pieces = [*byte, *("".join(pair) for pair in self.merges)]
+        if not isinstance(encoder, dict) or list(map(encoder.get, self.pieces)) != list(range(len(self.pieces))):
             raise ValueError(f"encoder.json in {folder} must be in the order of its vocab.bpe, as GPT-2's is")
         self._encoding = Encoding(
             "gpt2",
             pat_str=_GPT2_PATTERN,
-            mergeable_ranks={bytes(byte[symbol] for symbol in each): i for i, each in enumerate(self._pieces)},
+            mergeable_ranks={bytes(byte[symbol] for symbol in each): i for i, each in enumerate(self.pieces)},
             special_tokens={},
         )
         other_files = {DICTIONARY: contents.pop(DICTIONARY)}
         entries = _read_entries(paths[DICTIONARY], other_files[DICTIONARY])
-        table = _build_table(entries, map(str, range(len(self._pieces))), paths[DICTIONARY])
+        table = _build_table(entries, map(str, range(len(self.pieces))), paths[DICTIONARY])
         super().__init__(entries, table, contents, other_files)
-
-    def to_fast(self) -> Any:
-        from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-        vocab = {piece: i for i, piece in enumerate(self._pieces)}
-        tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=self._merges))
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        pieces = dict(zip(map(str, range(len(self._pieces))), self._pieces))
-        entries = [pieces.get(name, name) for name in _names(self.dictionary)]
-        return _add_dictionary(tokenizer, entries, vocab)
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         # encode_ordinary_batch starts a thread pool, which costs more than a short line.
@@ -183,23 +167,6 @@ class SentencePiece(Tokenizer):
         pieces = map(self._processor.id_to_piece, range(self._processor.get_piece_size()))
         super().__init__(entries, _build_table(entries, pieces, dictionary), {SENTENCEPIECE_FILE: content})
 
-    def to_fast(self) -> Any:
-        from sentencepiece import sentencepiece_model_pb2
-        from transformers.convert_slow_tokenizer import SpmConverter
-
-        content = self.model_files[SENTENCEPIECE_FILE]
-        proto = sentencepiece_model_pb2.ModelProto.FromString(content)
-        spec = proto.trainer_spec
-        if spec.model_type != spec.BPE or spec.treat_whitespace_as_suffix:
-            # Of a unigram model, tokenizers breaks ties of scores in another order.
-            raise ValueError("the sentencepiece model is not a BPE with the space before a word")
-        ids = {piece.piece: i for i, piece in enumerate(proto.pieces)}
-        tokenizer = SpmConverter.build_tokenizer_from_spm_proto(proto, ids)
-        pieces, entries = sentencepiece_model.list_pieces(content), _names(self.dictionary)
-        if extra := sorted(set(entries) - set(pieces)):
-            raise ValueError(f"the dictionary has {len(extra):,} tokens that the model lacks, such as {extra[0]!r}")
-        return _add_dictionary(tokenizer, entries, pieces)
-
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         return self._processor.encode(list(lines), num_threads=1)
 
@@ -216,25 +183,28 @@ class TokenizerJson(Tokenizer):
     """
 
     def __init__(self, file, dictionary=None):
+        import tokenizers
+
         settings, ids = tokenizer_json.read_settings(read_bytes(file, "a tokenizer.json is needed"), file)
         tokens = tokenizer_json.order_tokens(ids, file)
         names = [*SYMBOLS[:FIRST_ID], *tokens[FIRST_ID:-1], SYMBOLS[-1]]
         content = tokenizer_json.rewrite(settings, tokens, names)
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # workers are processes
+        try:
+            self._fast = tokenizers.Tokenizer.from_str(content.decode())
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise ValueError(f"{file} is not a valid tokenizer.json: {' '.join(str(error).split())[:200]}") from None
         self.name = settings["model"]["type"].lower()
-        self._fast = _load_fast(content, file)
         self._fast.encode_special_tokens = True  # their names in a text are ordinary text
         entries = sentencepiece_model.dictionary_lines(names[FIRST_ID:-1])
         if dictionary is not None:
             found = _read_entries(dictionary, read_bytes(dictionary, "the tokenizer's dictionary is needed"))
-            if _names(found) != names[FIRST_ID:-1]:
+            if entry_names(found) != names[FIRST_ID:-1]:
                 raise ValueError(f"{dictionary} must have the tokens of {file}, in the same order")
         table = np.arange(len(names))
         # A unigram model has them among its pieces.
         table[[i for i, name in enumerate(names) if name in SYMBOLS]] = UNK
         super().__init__(entries, table, {TOKENIZER_JSON: content})
-
-    def to_fast(self) -> Any:
-        return _load_fast(self.model_files[TOKENIZER_JSON], TOKENIZER_JSON)
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         return [each.ids for each in self._fast.encode_batch_fast(list(lines), add_special_tokens=False)]
@@ -246,39 +216,12 @@ def load_tokenizer(files: TokenizerFiles, dictionary=None) -> Tokenizer:
     return kinds[files.kind](files.path, dictionary)
 
 
-def _load_fast(content: bytes, file) -> Any:
-    import tokenizers
-
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # workers are processes
-    try:
-        return tokenizers.Tokenizer.from_str(content.decode())
-    except Exception as error:  # tokenizers raises nothing narrower
-        raise ValueError(f"{file} is not a valid tokenizer.json: {' '.join(str(error).split())[:200]}") from None
-
-
-def _add_dictionary(tokenizer: Any, entries: Sequence[str], needed: Collection[str]) -> Any:
-    """The tokenizer with the IDs of a dictionary and its special tokens; ValueError if the dictionary lacks a token.
-
-    Args:
-        entries: names of ``dict.txt``.
-        needed: tokens that text can have.
-    """
-    from tokenizers import AddedToken
-
-    if missing := sorted(set(needed) - set(entries)):
-        raise ValueError(f"the dictionary lacks {len(missing):,} tokens of the tokenizer, such as {missing[0]!r}")
-    # The space before <mask> belongs to the masked word.
-    tokenizer.add_special_tokens([AddedToken(SYMBOLS[-1], lstrip=True, normalized=False)])
-    names = list(dict.fromkeys([*SYMBOLS[:FIRST_ID], *entries, SYMBOLS[-1]]))
-    return _load_fast(tokenizer_json.rewrite(json.loads(tokenizer.to_str()), names, names), TOKENIZER_JSON)
-
-
 def _read_entries(path: Path | str, content: bytes) -> list[str]:
     """The lines of a ``dict.txt``. As for fairseq, only line ends separate them: a piece may be U+0085 or U+2028."""
     return [line.rstrip("\n") for line in io.StringIO(_decode(path, content), newline=None)]
 
 
-def _names(entries: Iterable[str]) -> list[str]:
+def entry_names(entries: Iterable[str]) -> list[str]:
     """The names in lines of ``dict.txt``."""
     return [line.rsplit(" ", 1)[0] for line in entries]
 
@@ -296,7 +239,7 @@ def _build_table(entries: Sequence[str], names: Iterable[str], dictionary) -> np
     Args:
         dictionary: path of the dictionary, for the ValueError if it is that of another tokenizer.
     """
-    ids = {name: FIRST_ID + i for i, name in enumerate(_names(entries))}
+    ids = {name: FIRST_ID + i for i, name in enumerate(entry_names(entries))}
     table = np.array([ids.get(name, UNK) for name in names])
     known = int((table != UNK).sum())
     if known < MIN_KNOWN * (len(table) - FIRST_ID):

@@ -30,6 +30,7 @@ def read_settings(content: bytes, file) -> tuple[dict[str, Any], dict[str, int]]
         is_unigram = settings["model"]["type"] == "Unigram"
         ids = {token: i for i, (token, _) in enumerate(vocab)} if is_unigram else dict(vocab)
         ids |= {token["content"]: token["id"] for token in settings.get("added_tokens") or []}
+        " ".join(ids)  # all are text
         json.dumps(settings, ensure_ascii=False).encode()  # an escape can be half a character
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{file} is not a tokenizer.json") from None
@@ -83,7 +84,7 @@ def rewrite(settings: dict[str, Any], tokens: Sequence[str], entries: Sequence[s
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     special = [
         # <mask> of some tokenizers includes the space before it.
-        {"id": ids[name], "content": name, **flags, "lstrip": added.get(token, flags)["lstrip"]}
+        {"id": ids[name], "content": name, **flags, "lstrip": added.get(token, flags).get("lstrip", False)}
         for token, name in names.items()
         if name in SYMBOLS
     ]

@@ -514,8 +514,8 @@ CONVERT = [
         mlm/model.pt bad/full -> bad/full must be a new or empty folder
         mlm/model.pt text.txt -> text.txt must be a new or empty folder
         mlm/model.pt out --head topic -> head 'topic'
-        mlm/model.pt out --dictionary nowhere.txt -> nowhere.txt is not a file
-        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
+        mlm/model.pt out --dictionary nowhere.txt -> nowhere.txt does not exist
+        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt must be the tokenizer's dictionary
         mlm/model.pt out --dictionary bad/latin1.txt -> latin1.txt
         mlm/model.pt out --sentencepiece-model bad/noise.model -> noise.model
         mlm/model.pt out --labels bad/dict.txt -> labels .*dict.txt
@@ -550,7 +550,7 @@ CONVERT = [
         hf out --max-positions 99 -> --max-positions must .*\\(16\\), got 99
         hf out --head topic -> 'topic'
         hf out --dictionary mlm/dict.txt -> --dictionary needs a fairseq checkpoint, got the folder hf
-        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
+        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt must be the tokenizer's dictionary
         mlm/model.pt out --sentencepiece-model bad/noise.model -> noise.model
         """,
     ),

@@ -48,7 +48,7 @@ def tokens_of(ours):
 def test_ids_are_those_of_transformers_by_name(family, theirs, path):
     ours = TokenizerJson(path)
     assert ours.name == MODELS[family]
-    tokens, fast = tokens_of(ours), ours.to_fast()
+    tokens, fast = tokens_of(ours), build_fast(ours)
     for text in TEXTS:
         names = theirs.convert_ids_to_tokens(theirs(text)["input_ids"])
         expected = [dict(zip(BERT_SYMBOLS, SYMBOLS)).get(name, name) for name in names]
