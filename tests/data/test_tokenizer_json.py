@@ -8,6 +8,7 @@ pytest.importorskip("transformers")
 
 from fairseq.data import Dictionary, indexed_dataset
 
+from fairseq_linformer.checkpoints.transformers_tokenizer import build_fast
 from fairseq_linformer.cli import main
 from fairseq_linformer.data.tokenizer import TokenizerJson
 from fairseq_linformer.data.tokenizer_json import BERT_SYMBOLS, SYMBOLS
