@@ -13,26 +13,24 @@ RENAMED: dict[str, dict[str, str]] = {
     for command, words in {
         "analyze": "text:source cut:sample-break-mode length:tokens-per-sample sentences:num-sentences "
         "batch:batch-size check:num-checked width:head-dim model:checkpoint sentencepiece:sentencepiece-model "
-        "gpt2:gpt2-bpe wordpiece:tokenizer-json",
+        "gpt2:gpt2-bpe",
         "benchmark": "k:projected-dim tokens:max-tokens warm-up:warmup-rounds warm-up-updates:warmup-updates "
         "updates:max-update layers:encoder-layers width:encoder-embed-dim finetuning:finetuning-lengths "
         "part:only whole:whole-models memory-gib:gpu-memory-gib usable-gib:max-memory-gib",
-        "convert": "sentencepiece:sentencepiece-model gpt2-encoder:gpt2-bpe gpt2-vocab:gpt2-bpe "
-        "wordpiece:tokenizer-json",
+        "convert": "sentencepiece:sentencepiece-model gpt2-encoder:gpt2-bpe gpt2-vocab:gpt2-bpe",
         "evaluate": "text:text-column label:label-column positions:tokens-per-sample cut:truncation "
-        "sentencepiece:sentencepiece-model gpt2:gpt2-bpe wordpiece:tokenizer-json",
-        "finetune": "epochs:max-epoch cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe "
-        "wordpiece:tokenizer-json",
+        "sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
+        "finetune": "epochs:max-epoch cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
         "linearize": "",
         "plan": "utilisation:utilization",
-        "prepare": "cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe wordpiece:tokenizer-json",
+        "prepare": "cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
         "reproduce": "text:data ledger:results",
         "submit": "",
         "report": "",
         "path": "",
     }.items()
 }
-"""Former options and their current names, by command."""
+"""Options of version 0.2 and their current names, by command."""
 
 
 class UnknownOption(ValueError):

@@ -96,7 +96,6 @@ PREPARE = [
         out --source text.txt --gpt2-bpe bad/folder -> encoder.json
         out --source text.txt --tokenizer-json text.txt -> text.txt is not a tokenizer.json
         out --source text.txt --tokenizer-json nowhere.json -> nowhere.json does not exist
-        out --source text.txt --wordpiece bert/tokenizer.json -> --wordpiece was renamed; use --tokenizer-json
         out --source text.txt --sentencepiece-model spm.model --tokenizer-json bert/tokenizer.json -> not allowed with
         bad/full --source text.txt --sentencepiece-model spm.model -> OUT must .*bad/full
         text.txt --source rows.tsv,format=text --sentencepiece-model spm.model -> OUT must .*text.txt
