@@ -45,7 +45,7 @@ setup(
     # Tested: PyTorch 2.9.1, 2.13.0 and 2.14.1 with Python 3.11 on a CPU, 2.11.0 with Python 3.12 on an H100.
     install_requires=["torch>=2.9,<3", "numpy", *FAIRSEQ_DEPENDENCIES],
     extras_require={
-        "text": ["sentencepiece", "tiktoken", "datasets"],
+        "text": ["sentencepiece", "tiktoken", "tokenizers", "datasets"],
         "curves": ["tensorboard", "matplotlib"],
         "onnx": ["onnx==1.23.2", "onnxscript==0.7.2", "onnxruntime==1.32.0"],
         "huggingface": ["transformers>=5,<6", "safetensors"],

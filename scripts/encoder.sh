@@ -61,7 +61,7 @@ if [ "$positions" -gt "$largest" ]; then
     echo "encoder.sh: MAX_POSITIONS must be at most the $largest of $encoder, got $positions" >&2
     exit 1
 fi
-tokenizer=(--wordpiece "$out/transformer/tokenizer.json")
+tokenizer=(--tokenizer-json "$out/transformer/tokenizer.json")
 [ -e "$out/transformer/tokenizer.json" ] || tokenizer=(--gpt2-bpe "$out/transformer")
 [ -e "$out/$task" ] ||
     fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"

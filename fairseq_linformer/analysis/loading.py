@@ -130,7 +130,7 @@ def _load_tokenizer(
     if files and files.kind == "gpt2" and dictionary is None and (files.path / DICTIONARY).is_file():
         dictionary = files.path / DICTIONARY
     tokenizer, paths = find_tokenizer(path, config.max_positions, dictionary, files)
-    check_dictionary(paths["vocab_file"], config.vocab_size, path)
+    check_dictionary(paths[DICTIONARY], config.vocab_size, path)
     tokenizer.model_max_length = NO_LIMIT
     return tokenizer, paths
 

@@ -25,7 +25,7 @@ _VOCABULARY_ENTRIES = (EMBEDDINGS, OUTPUT_EMBEDDINGS, "encoder.lm_head.bias")
 
 
 def from_transformers(name: str, out, *, arch: str = ARCHITECTURES[0], **options: Any) -> dict[str, Any]:
-    """Convert BERT, RoBERTa or DistilBERT to a fairseq checkpoint.
+    """Convert BERT, DistilBERT, RoBERTa, XLM-R or CamemBERT to a fairseq checkpoint.
 
     Writes ``model.pt``, ``dict.txt`` and the tokenizer to ``out``. Features of ``arch="roberta"`` are those of
     ``transformers``; if the layer norms have an epsilon other than fairseq's 1e-5, the architecture is ``roberta_eps``.

@@ -12,13 +12,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FLAGS, TokenizerFiles, find_tokenizer_files
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FLAGS, TOKENIZER_JSON, TokenizerFiles, find_tokenizer_files
 from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
     LinformerPreTrainedConfig,
-    LinformerTokenizer,
     write_code,
 )
 from ..models.authors_plugin import is_authors_state_dict
@@ -93,7 +92,7 @@ def to_huggingface(
         raise ValueError(f"weights and cfg of {checkpoint} do not match: {mismatch}")
     if tokenizer:
         tokens, files = find_tokenizer(checkpoint, config.max_positions, dictionary, tokenizer_files)
-        check_dictionary(files["vocab_file"], config.vocab_size, checkpoint)
+        check_dictionary(files[DICTIONARY], config.vocab_size, checkpoint)
     elif dictionary is not None or tokenizer_files is not None:
         unused = "--dictionary" if tokenizer_files is None else TOKENIZER_FLAGS[tokenizer_files.kind]
         raise ValueError(f"{unused} has no effect with --no-tokenizer")
@@ -104,9 +103,9 @@ def to_huggingface(
         write_code(folder)
         if tokenizer:
             tokens.save_pretrained(folder)
-            for key, path in files.items():
-                if key in LinformerTokenizer.vocab_files_names:  # a fast tokenizer does not save what fairseq reads
-                    shutil.copyfile(path, folder / LinformerTokenizer.vocab_files_names[key])
+            for file, path in files.items():  # a fast tokenizer does not save what fairseq reads
+                if file != TOKENIZER_JSON:
+                    shutil.copyfile(path, folder / file)
         names = [config.id2label[i] for i in range(config.num_labels)] if name else []
         reason = getattr(tokens, "why_slow", None) if tokenizer else None
         kind = None if not tokenizer else f"slow: {reason}" if reason else "fast"
@@ -155,7 +154,6 @@ def from_huggingface(folder, out, *, dictionary=None) -> bool:
     with new_folder(out) as target:
         torch.save(checkpoint, target / "model.pt")
         if dictionary is not None:
-            # Without dict.txt, tokenizer.json may be that of any fast tokenizer, not of WordPiece.
             found = find_tokenizer_files(folder if (folder / DICTIONARY).is_file() else Path(dictionary).parent)
             for path in found.paths if found else ():
                 shutil.copyfile(path, target / path.name)

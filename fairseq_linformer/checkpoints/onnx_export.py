@@ -16,7 +16,7 @@ from ..data.tokenizer_files import (
     GPT2_FILES,
     SENTENCEPIECE_FILE,
     TOKENIZER_FLAGS,
-    WORDPIECE_FILE,
+    TOKENIZER_JSON,
     TokenizerFiles,
     find_tokenizer_files,
 )
@@ -156,13 +156,13 @@ def _write_model(model: Model, folder: Path, settings: dict[str, Any]) -> None:
 
 def _write_tokenizer(source: Path, target: Path, max_positions: int) -> str | None:
     """Write the tokenizer, truncating to ``max_positions``: ``fast`` or ``slow``, or None if there is none."""
-    if (source / WORDPIECE_FILE).is_file():
+    if (source / TOKENIZER_JSON).is_file():
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(source / WORDPIECE_FILE))
+        tokenizer = Tokenizer.from_file(str(source / TOKENIZER_JSON))
         tokenizer.enable_truncation(max_positions)
         tokenizer.enable_padding(pad_id=PADDING_IDX, pad_token="<pad>")
-        tokenizer.save(str(target / WORDPIECE_FILE))
+        tokenizer.save(str(target / TOKENIZER_JSON))
         return "fast"
     config_file = source / "tokenizer_config.json"
     if not config_file.is_file():
@@ -177,6 +177,6 @@ def _write_tokenizer(source: Path, target: Path, max_positions: int) -> str | No
 
 def _explain_slow(folder: Path) -> str | None:
     """Why a folder for ``transformers`` has no fast tokenizer; None if it has one, or if the reason is unknown."""
-    if (folder / WORDPIECE_FILE).is_file() or not (folder / DICTIONARY).is_file() or not find_tokenizer_files(folder):
+    if (folder / TOKENIZER_JSON).is_file() or not (folder / DICTIONARY).is_file() or not find_tokenizer_files(folder):
         return None
     return getattr(find_tokenizer(folder / WEIGHTS, max_positions=1)[0], "why_slow", None)

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and DistilBERT of ``transformers`` as state dicts of fairseq's RoBERTa.
+"""BERT, DistilBERT, RoBERTa, XLM-R and CamemBERT of ``transformers`` as state dicts of fairseq's RoBERTa.
 
 fairseq's RoBERTa has no segments: the embedding of the first one is added to the position embeddings.
 """
@@ -125,6 +125,8 @@ _FAMILIES = {
         },
     ),
 }
+_LIKE_ROBERTA = ("roberta", "xlm-roberta", "camembert")
+_FAMILIES |= dict.fromkeys(_LIKE_ROBERTA, _FAMILIES["roberta"])
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def read_encoder(name: str) -> Encoder:
         dtype=torch.float32,
     )
     has_lm_head = _check_weights(name, family, model, info)
-    if has_lm_head and config.model_type == "roberta" and config.hidden_act != "gelu":
+    if has_lm_head and config.model_type in _LIKE_ROBERTA and config.hidden_act != "gelu":
         raise ValueError(
             f"hidden_act of {name} must be 'gelu', got {config.hidden_act!r}: the head in transformers always uses "
             "gelu, fairseq's head the activation of the layers"
@@ -256,7 +258,7 @@ def _check_supported(name: str, config: Any) -> _Family:
     model_type = config.model_type
     if model_type not in _FAMILIES:
         hint = f", which has {_UNSUPPORTED_POSITIONS[model_type]}" if model_type in _UNSUPPORTED_POSITIONS else ""
-        raise ValueError(f"model_type of {name} must be bert, roberta or distilbert, got {model_type!r}{hint}")
+        raise ValueError(f"model_type of {name} must be one of {', '.join(_FAMILIES)}, got {model_type!r}{hint}")
     family = _FAMILIES[model_type]
     kind = getattr(config, "position_embedding_type", "absolute")
     if kind != "absolute":
@@ -275,7 +277,7 @@ def _check_supported(name: str, config: Any) -> _Family:
         )
     if getattr(config, "pruned_heads", None):
         raise ValueError(f"pruned_heads of {name} must be empty, got {config.pruned_heads}")
-    if model_type == "roberta" and config.pad_token_id != PADDING_IDX:
+    if model_type in _LIKE_ROBERTA and config.pad_token_id != PADDING_IDX:
         raise ValueError(f"pad_token_id of {name} must be {PADDING_IDX}, as in fairseq, got {config.pad_token_id}")
     return family
 

@@ -42,7 +42,7 @@ def add_parser(commands) -> None:
     parser = add_command(
         subcommands,
         "from-transformers",
-        "convert BERT, RoBERTa or DistilBERT of transformers to a Linformer or a fairseq RoBERTa",
+        "convert BERT, RoBERTa, XLM-R or a similar encoder of transformers to a Linformer or a fairseq RoBERTa",
         """convert from-transformers bert-base-uncased bert-linformer --projected-dim 128 --local-window 16
         convert from-transformers sentence-transformers/all-MiniLM-L6-v2 minilm --arch roberta""",
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from .parsers import add_command, add_tokenizer, add_truncation, explicit_options, flag_of, tokenizer_files
 
-FAIRSEQ_OPTIONS = ("head", "dictionary", "labels", "gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation")
+FAIRSEQ_OPTIONS = ("head", "dictionary", "labels", "gpt2_bpe", "sentencepiece_model", "tokenizer_json", "truncation")
 """Options for fairseq checkpoints."""
 ROW_OPTIONS = (
     "source",
@@ -186,7 +186,7 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
             raise ValueError(
                 f"--max-positions needs a model of transformers, got the fairseq checkpoint {options.checkpoint}"
             )
-        unused = explicit_options(options, ("gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation"))
+        unused = explicit_options(options, ("gpt2_bpe", "sentencepiece_model", "tokenizer_json", "truncation"))
         if unused and not data.needs_tokenizer:
             raise ValueError(f"{flag_of(next(iter(unused)))} has no effect: {options.input} is already tokenized")
         files = explicit_options(options, ("head", "dictionary", "labels", "truncation"))

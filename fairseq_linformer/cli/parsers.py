@@ -94,7 +94,7 @@ def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
 
 
 def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> None:
-    """Add ``--gpt2-bpe``, ``--sentencepiece-model`` and ``--wordpiece``; ``tokenizer_files`` reads them.
+    """Add ``--gpt2-bpe``, ``--sentencepiece-model`` and ``--tokenizer-json``; ``tokenizer_files`` reads them.
 
     Args:
         default: where the tokenizer is looked up by default.
@@ -105,12 +105,14 @@ def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> Non
         "--gpt2-bpe", metavar="FOLDER", help=f"folder with GPT-2's encoder.json, vocab.bpe and dict.txt{note}"
     )
     group.add_argument("--sentencepiece-model", metavar="FILE", help=f"sentencepiece model{note}")
-    group.add_argument("--wordpiece", metavar="FILE", help=f"tokenizer.json of BERT's WordPiece{note}")
+    group.add_argument(
+        "--tokenizer-json", "--wordpiece", metavar="FILE", help=f"tokenizer.json of tokenizers, of any model{note}"
+    )
 
 
 def tokenizer_files(options: argparse.Namespace) -> TokenizerFiles | None:
     """The tokenizer of the options that ``add_tokenizer`` adds; None if none is set."""
-    return choose_tokenizer(options.gpt2_bpe, options.sentencepiece_model, options.wordpiece)
+    return choose_tokenizer(options.gpt2_bpe, options.sentencepiece_model, options.tokenizer_json)
 
 
 def add_truncation(parser: Any, default: str | None, note: str = "") -> None:

@@ -121,9 +121,7 @@ def _add_own(subcommands) -> None:
         subcommands,
         OWN,
         "prepare your own task of text classification",
-        """prepare own data/own-task --train a.csv --valid b.csv --text-column review --label-column stars --wordpiece W
-        prepare own data/own2 --train a.tsv --valid b.tsv --text-column p --text-column q --label-column y --wordpiece W
-        """,
+        "prepare own data/reviews --train a.csv --valid b.csv --text-column review --label-column stars --gpt2-bpe BPE",
         description="Files are TSV (without quoting) or CSV with a header, JSON lines or parquet.",
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")

@@ -22,8 +22,7 @@ import sentencepiece
 
 from ..errors import first_line
 from ..files import open_atomic, write_lines
-
-FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+from .tokenizer_json import SYMBOLS
 
 
 def train_model(
@@ -93,7 +92,7 @@ def list_pieces(model) -> list[str]:
     processor = load_model(model)
     ids = range(processor.get_piece_size())
     pieces = [processor.id_to_piece(i) for i in ids if not (processor.is_unknown(i) or processor.is_control(i))]
-    for symbol in FAIRSEQ_SYMBOLS:
+    for symbol in SYMBOLS:
         if symbol in pieces:
             raise ValueError(f"a SentencePiece model must not have the piece {symbol}, a special symbol of fairseq")
     return pieces

@@ -1,4 +1,4 @@
-"""Text to token IDs of a fairseq dictionary, with RoBERTa's GPT-2 BPE, SentencePiece or BERT's WordPiece.
+"""Text to token IDs of a fairseq dictionary, with RoBERTa's GPT-2 BPE, SentencePiece or any ``tokenizer.json``.
 
 fairseq encodes lines to token names (``multiprocessing_bpe_encoder``), which ``fairseq-preprocess`` looks up in
 ``dict.txt`` before it appends </s>. Here a table maps the tokenizer's IDs directly to the dictionary's; the result is
@@ -9,40 +9,53 @@ import hashlib
 import io
 import itertools
 import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from . import sentencepiece_model, wordpiece
+from . import sentencepiece_model, tokenizer_json
 from .binarized import token_dtype
-from .tokenizer_files import GPT2_FILES, SENTENCEPIECE_FILE, WORDPIECE_FILE, TokenizerFiles
+from .tokenizer_files import DICTIONARY, GPT2_FILES, SENTENCEPIECE_FILE, TOKENIZER_JSON, TokenizerFiles
+from .tokenizer_json import FIRST_ID, SYMBOLS, UNK
 
-# fairseq inserts <s>, <pad>, </s> and <unk> before the entries of dict.txt, in this order.
-EOS, UNK, FIRST_ID = 2, 3, 4
+EOS = 2
+MIN_KNOWN = 0.5
+"""Share of its tokens that a tokenizer must find in a dictionary."""
 # From OpenAI's encoder.py: contractions, words, numbers, punctuation, white space.
 _GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
 
 class Tokenizer:
-    """Encodes text to IDs of a fairseq dictionary.
+    """Encodes text to IDs of a fairseq dictionary. As text, names of special tokens are ordinary text or <unk>.
+
+    Args:
+        table: dictionary IDs by the tokenizer's own IDs.
+        files: contents, by name, of the files to write next to data and checkpoints, for encoding text later.
+        other_files: contents of further files that determine the token IDs.
 
     Attributes:
-        name: ``gpt2``, ``sentencepiece`` or ``wordpiece``.
+        name: ``gpt2``, ``sentencepiece``, or the model of a ``tokenizer.json``, such as ``wordpiece``.
         dictionary: the lines of ``dict.txt``.
         checksums: SHA-256 of each file of the tokenizer, by name.
-        model_files: contents, by name, of the files to write next to data and checkpoints, for encoding text later.
+        model_files: ``files``.
         dtype: that of fairseq's data-bin with this dictionary.
     """
 
     name: str
 
     def __init__(
-        self, dictionary: list[str], files: dict[str, bytes], table: np.ndarray, model_files: dict[str, bytes]
+        self,
+        dictionary: list[str],
+        table: np.ndarray,
+        files: dict[str, bytes],
+        other_files: dict[str, bytes] | None = None,
     ):
         self.dictionary = dictionary
-        self.model_files = model_files
-        self.checksums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        self.model_files = files
+        contents = files | (other_files or {})
+        self.checksums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
         self.dtype = token_dtype(FIRST_ID + len(dictionary))
         self._table = table.astype(self.dtype)
 
@@ -69,11 +82,17 @@ class Tokenizer:
 
 
 class GPT2(Tokenizer):
-    """GPT-2's BPE with RoBERTa's dictionary, through ``tiktoken``.
+    """GPT-2's BPE with RoBERTa's dictionary, whose entries are the BPE's IDs.
+
+    ``tiktoken`` encodes: it is at least three times faster than ``tokenizers``, which has the same IDs.
 
     Args:
         folder: holds ``encoder.json``, ``vocab.bpe`` and fairseq's ``dict.txt``.
         dictionary: path of another ``dict.txt``.
+
+    Attributes:
+        pieces: the BPE's tokens, by ID.
+        merges: pairs of tokens, in order.
 
     Raises:
         ValueError: a file is missing or unreadable, or the files do not belong together.
@@ -84,9 +103,9 @@ class GPT2(Tokenizer):
     def __init__(self, folder, dictionary=None):
         from tiktoken import Encoding
 
-        names = (*GPT2_FILES, "dict.txt")
+        names = (*GPT2_FILES, DICTIONARY)
         paths = {name: Path(folder) / name for name in names}
-        paths["dict.txt"] = Path(dictionary or paths["dict.txt"])
+        paths[DICTIONARY] = Path(dictionary or paths[DICTIONARY])
         hint = f"GPT-2's BPE needs a folder with {', '.join(names)}"
         contents = {name: read_bytes(path, hint) for name, path in paths.items()}
         try:
@@ -94,26 +113,24 @@ class GPT2(Tokenizer):
         except ValueError:
             raise ValueError(f"{paths['encoder.json']} is not JSON") from None
         lines = _decode(paths["vocab.bpe"], contents["vocab.bpe"]).split("\n")[1:]
-        merges = [tuple(line.split(" ")) for line in lines if line]
+        self.merges = [tuple(line.split(" ")) for line in lines if line]
         byte = bytes_of_symbols()
         # tiktoken merges in the order of the IDs, which must therefore be the order of the merges.
-        tokens = [*byte, *("".join(pair) for pair in merges)]
-        if not isinstance(encoder, dict) or [encoder.get(token) for token in tokens] != list(range(len(tokens))):
+        self.pieces = [*byte, *("".join(pair) for pair in self.merges)]
+        if not isinstance(encoder, dict) or list(map(encoder.get, self.pieces)) != list(range(len(self.pieces))):
             raise ValueError(f"encoder.json in {folder} must be in the order of its vocab.bpe, as GPT-2's is")
         self._encoding = Encoding(
             "gpt2",
             pat_str=_GPT2_PATTERN,
-            mergeable_ranks={bytes(byte[symbol] for symbol in token): i for i, token in enumerate(tokens)},
+            mergeable_ranks={bytes(byte[symbol] for symbol in each): i for i, each in enumerate(self.pieces)},
             special_tokens={},
         )
-        entries = _read_entries(paths["dict.txt"], contents["dict.txt"])
-        table, num_known = _build_table(entries, map(str, range(len(tokens))))
-        if num_known < 0.9 * len(table):
-            share = f"{num_known:,} of the {len(table):,} IDs of encoder.json"
-            raise ValueError(f"{paths['dict.txt']} must be RoBERTa's dictionary, but it has only {share}")
-        super().__init__(entries, contents, table, {name: contents[name] for name in GPT2_FILES})
+        other_files = {DICTIONARY: contents.pop(DICTIONARY)}
+        entries = _read_entries(paths[DICTIONARY], other_files[DICTIONARY])
+        table = _build_table(entries, map(str, range(len(self.pieces))), paths[DICTIONARY])
+        super().__init__(entries, table, contents, other_files)
 
-    def _encode(self, lines):
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         # encode_ordinary_batch starts a thread pool, which costs more than a short line.
         return [self._encoding.encode_ordinary(line) for line in lines]
 
@@ -147,59 +164,66 @@ class SentencePiece(Tokenizer):
                 raise ValueError(f"{model}: {error}") from None
         else:
             entries = _read_entries(dictionary, read_bytes(dictionary, "the model's dictionary is needed"))
-        num_pieces = self._processor.get_piece_size()
-        table, num_known = _build_table(entries, map(self._processor.id_to_piece, range(num_pieces)))
-        if num_known < 0.9 * (num_pieces - 3):
-            share = f"{num_known:,} of the {num_pieces:,} pieces of {model}"
-            raise ValueError(f"{dictionary} must be the model's dictionary, but it has only {share}")
-        super().__init__(entries, {SENTENCEPIECE_FILE: content}, table, {SENTENCEPIECE_FILE: content})
+        pieces = map(self._processor.id_to_piece, range(self._processor.get_piece_size()))
+        super().__init__(entries, _build_table(entries, pieces, dictionary), {SENTENCEPIECE_FILE: content})
 
-    def _encode(self, lines):
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         return self._processor.encode(list(lines), num_threads=1)
 
 
-class WordPiece(Tokenizer):
-    """A WordPiece tokenizer. As text, names of special tokens are split like other words.
+class TokenizerJson(Tokenizer):
+    """A tokenizer of ``tokenizers``: WordPiece, BPE or unigram, with its normalization.
 
     Args:
-        file: ``tokenizer.json`` of BERT, or of this class.
-        dictionary: path of a ``dict.txt``; by default the tokenizer's tokens in order.
+        file: ``tokenizer.json`` with the special tokens of RoBERTa or BERT, or one of ``model_files``.
+        dictionary: path of a ``dict.txt``, which must have its tokens in order.
 
     Raises:
         ValueError: a file is missing or unreadable, or the files do not belong together.
     """
 
-    name = "wordpiece"
-
     def __init__(self, file, dictionary=None):
-        content = read_bytes(Path(file), "the tokenizer.json of a WordPiece tokenizer is needed")
-        content = wordpiece.normalize(content, file)
-        self._tokenizer = wordpiece.load_normalized(content, file)
-        tokens = wordpiece.list_tokens(content)
-        entries = [f"{token} 1" for token in tokens[FIRST_ID:-1]]
+        import tokenizers
+
+        settings, ids = tokenizer_json.read_settings(read_bytes(file, "a tokenizer.json is needed"), file)
+        tokens = tokenizer_json.order_tokens(ids, file)
+        names = [*SYMBOLS[:FIRST_ID], *tokens[FIRST_ID:-1], SYMBOLS[-1]]
+        content = tokenizer_json.rewrite(settings, tokens, names)
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # workers are processes
+        try:
+            self._fast = tokenizers.Tokenizer.from_str(content.decode())
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise ValueError(f"{file} is not a valid tokenizer.json: {' '.join(str(error).split())[:200]}") from None
+        self.name = settings["model"]["type"].lower()
+        self._fast.encode_special_tokens = True  # their names in a text are ordinary text
+        entries = sentencepiece_model.dictionary_lines(names[FIRST_ID:-1])
         if dictionary is not None:
             found = _read_entries(dictionary, read_bytes(dictionary, "the tokenizer's dictionary is needed"))
-            if [line.rsplit(" ", 1)[0] for line in found] != tokens[FIRST_ID:-1]:
+            if entry_names(found) != names[FIRST_ID:-1]:
                 raise ValueError(f"{dictionary} must have the tokens of {file}, in the same order")
-        table, _ = _build_table(entries, tokens)
-        super().__init__(entries, {WORDPIECE_FILE: content}, table, {WORDPIECE_FILE: content})
+        table = np.arange(len(names))
+        # A unigram model has them among its pieces.
+        table[[i for i, name in enumerate(names) if name in SYMBOLS]] = UNK
+        super().__init__(entries, table, {TOKENIZER_JSON: content})
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        return [each.ids for each in self._tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)]
+        return [each.ids for each in self._fast.encode_batch_fast(list(lines), add_special_tokens=False)]
 
 
 def load_tokenizer(files: TokenizerFiles, dictionary=None) -> Tokenizer:
     """Load a tokenizer with its own or another ``dict.txt``; ValueError as for its class."""
-    if files.kind == "gpt2":
-        return GPT2(files.path, dictionary)
-    if files.kind == "sentencepiece":
-        return SentencePiece(files.path, dictionary)
-    return WordPiece(files.path, dictionary)
+    kinds = {"gpt2": GPT2, "sentencepiece": SentencePiece, "tokenizer_json": TokenizerJson}
+    return kinds[files.kind](files.path, dictionary)
 
 
 def _read_entries(path: Path | str, content: bytes) -> list[str]:
     """The lines of a ``dict.txt``. As for fairseq, only line ends separate them: a piece may be U+0085 or U+2028."""
     return [line.rstrip("\n") for line in io.StringIO(_decode(path, content), newline=None)]
+
+
+def entry_names(entries: Iterable[str]) -> list[str]:
+    """The names in lines of ``dict.txt``."""
+    return [line.rsplit(" ", 1)[0] for line in entries]
 
 
 def _decode(path: Path | str, content: bytes) -> str:
@@ -209,11 +233,20 @@ def _decode(path: Path | str, content: bytes) -> str:
         raise ValueError(f"{path} is not UTF-8") from None
 
 
-def _build_table(entries: Sequence[str], names: Iterable[str]) -> tuple[np.ndarray, int]:
-    """Dictionary IDs of the tokenizer's tokens, by the tokenizer's IDs; and how many tokens the dictionary has."""
-    ids = {line.rsplit(" ", 1)[0]: FIRST_ID + i for i, line in enumerate(entries)}
+def _build_table(entries: Sequence[str], names: Iterable[str], dictionary) -> np.ndarray:
+    """Dictionary IDs of the tokenizer's tokens, by the tokenizer's IDs.
+
+    Args:
+        dictionary: path of the dictionary, for the ValueError if it is that of another tokenizer.
+    """
+    ids = {name: FIRST_ID + i for i, name in enumerate(entry_names(entries))}
     table = np.array([ids.get(name, UNK) for name in names])
-    return table, int((table != UNK).sum())
+    known = int((table != UNK).sum())
+    if known < MIN_KNOWN * (len(table) - FIRST_ID):
+        raise ValueError(
+            f"{dictionary} must be the tokenizer's dictionary, but it has only {known:,} of the {len(table):,} tokens"
+        )
+    return table
 
 
 def bytes_of_symbols() -> dict[str, int]:

@@ -6,13 +6,13 @@ from pathlib import Path
 DICTIONARY = "dict.txt"
 GPT2_FILES = ("encoder.json", "vocab.bpe")
 SENTENCEPIECE_FILE = "sentencepiece.bpe.model"
-WORDPIECE_FILE = "tokenizer.json"
+TOKENIZER_JSON = "tokenizer.json"
 """File names of fairseq, and the last one of ``transformers``."""
-TOKENIZER_FILES = (SENTENCEPIECE_FILE, *GPT2_FILES, WORDPIECE_FILE)
-TOKENIZER_FLAGS = {"gpt2": "--gpt2-bpe", "sentencepiece": "--sentencepiece-model", "wordpiece": "--wordpiece"}
+TOKENIZER_FILES = (SENTENCEPIECE_FILE, *GPT2_FILES, TOKENIZER_JSON)
+TOKENIZER_FLAGS = {"gpt2": "--gpt2-bpe", "sentencepiece": "--sentencepiece-model", "tokenizer_json": "--tokenizer-json"}
 """The option of each kind of tokenizer."""
-FLAGS_TEXT = "--gpt2-bpe, --sentencepiece-model or --wordpiece"
-FILES_TEXT = f"{SENTENCEPIECE_FILE}, {WORDPIECE_FILE}, or {' with '.join(GPT2_FILES)}"
+FLAGS_TEXT = "--gpt2-bpe, --sentencepiece-model or --tokenizer-json"
+FILES_TEXT = f"{SENTENCEPIECE_FILE}, {TOKENIZER_JSON}, or {' with '.join(GPT2_FILES)}"
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class TokenizerFiles:
     """Kind and path of a tokenizer.
 
     Attributes:
-        kind: ``gpt2``, ``sentencepiece`` or ``wordpiece``.
-        path: folder of ``GPT2_FILES``, SentencePiece model, or ``tokenizer.json`` of a WordPiece tokenizer.
+        kind: ``gpt2``, ``sentencepiece`` or ``tokenizer_json``.
+        path: folder of ``GPT2_FILES``, SentencePiece model, or ``tokenizer.json``.
     """
 
     kind: str
@@ -33,25 +33,20 @@ class TokenizerFiles:
         return [self.path / name for name in GPT2_FILES] if self.kind == "gpt2" else [self.path]
 
 
-def choose_tokenizer(gpt2=None, sentencepiece=None, wordpiece=None) -> TokenizerFiles | None:
-    """The tokenizer whose path is set; None if no path is.
-
-    Raises:
-        ValueError: several are set.
-    """
-    paths = {"gpt2": gpt2, "sentencepiece": sentencepiece, "wordpiece": wordpiece}
-    chosen = [TokenizerFiles(kind, Path(path)) for kind, path in paths.items() if path is not None]
-    if len(chosen) > 1:
-        flags = " and ".join(TOKENIZER_FLAGS[each.kind] for each in chosen)
-        raise ValueError(f"{flags} cannot be used together")
-    return chosen[0] if chosen else None
+def choose_tokenizer(gpt2=None, sentencepiece=None, tokenizer_json=None) -> TokenizerFiles | None:
+    """The tokenizer whose path is set; None if no path is."""
+    paths = {"gpt2": gpt2, "sentencepiece": sentencepiece, "tokenizer_json": tokenizer_json}
+    return next((TokenizerFiles(kind, Path(path)) for kind, path in paths.items() if path is not None), None)
 
 
 def find_tokenizer_files(folder) -> TokenizerFiles | None:
     """The tokenizer in a folder; None if there is none."""
     folder = Path(folder)
-    if (folder / SENTENCEPIECE_FILE).is_file():
-        return TokenizerFiles("sentencepiece", folder / SENTENCEPIECE_FILE)
-    if all((folder / name).is_file() for name in GPT2_FILES):
-        return TokenizerFiles("gpt2", folder)
-    return TokenizerFiles("wordpiece", folder / WORDPIECE_FILE) if (folder / WORDPIECE_FILE).is_file() else None
+    for files in (
+        TokenizerFiles("sentencepiece", folder / SENTENCEPIECE_FILE),
+        TokenizerFiles("gpt2", folder),
+        TokenizerFiles("tokenizer_json", folder / TOKENIZER_JSON),
+    ):
+        if all(path.is_file() for path in files.paths):
+            return files
+    return None

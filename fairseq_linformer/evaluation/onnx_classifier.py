@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..checkpoints.files import ONNX_GRAPH
 from ..checkpoints.onnx_session import open_session
-from ..data.tokenizer_files import WORDPIECE_FILE
+from ..data.tokenizer_files import TOKENIZER_JSON
 from ..errors import first_line
 from ..files import read_json
 from .classifier import Encoding
@@ -38,7 +38,7 @@ class OnnxClassifier:
         from tokenizers import Tokenizer
 
         self.path = Path(folder)
-        config, file = read_json(self.path / "config.json"), self.path / WORDPIECE_FILE
+        config, file = read_json(self.path / "config.json"), self.path / TOKENIZER_JSON
         if "onnx" not in config:
             raise ValueError(f"{self.path / 'config.json'} has no 'onnx'; expected a folder that to-onnx wrote")
         try:

@@ -1,9 +1,8 @@
-"""fairseq's tokenization for ``transformers``, without fairseq.
+"""fairseq's tokenization for ``transformers``, without fairseq, for dictionaries that lack tokens of the tokenizer.
 
 This file is copied into exported folders: it needs ``transformers``, and ``sentencepiece`` for sentencepiece models.
 Pieces come from sentencepiece or from the byte-level BPE of ``tokenizers``, and token IDs from fairseq's ``dict.txt``.
-A ``tokenizer.json`` is exported wherever it has the same token IDs, for BPE of GPT-2 and sentencepiece. It gives each
-piece its own ID, so the dictionary must have every piece.
+With all tokens in the dictionary, the folder has a fast tokenizer instead, in ``tokenizer.json``.
 """
 
 import json
@@ -24,30 +23,12 @@ MASK = "<mask>"
 
 
 def read_token_ids(path) -> dict[str, int]:
-    """Token IDs of the entries of fairseq's ``dict.txt`` and of its special symbols.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is not a dictionary; the message names file and line.
-    """
-    ids = {symbol: i for i, symbol in enumerate(FIRST_SYMBOLS)}
-    count = len(ids)
+    """Token IDs of the entries of fairseq's ``dict.txt`` and of its special symbols."""
     with open(path, encoding="utf-8") as lines:
-        try:
-            for i, line in enumerate(lines, start=1):
-                symbol, _, field = line.rstrip().rpartition(" ")
-                if overwrite := field == "#fairseq:overwrite":
-                    symbol, _, field = symbol.rpartition(" ")
-                if not symbol or not field.isdecimal():
-                    entry = line.rstrip()[:60]
-                    raise ValueError(f"{path}, line {i}: entry must be 'PIECE COUNT', got {entry!r}")
-                if symbol in ids and not overwrite:
-                    raise ValueError(f"{path}, line {i}: duplicate entry {symbol!r}")
-                ids[symbol] = count
-                count += 1
-        except UnicodeDecodeError:
-            raise ValueError(f"{path} is not a dictionary: it is not UTF-8") from None
-    ids.setdefault(MASK, count)
+        entries = [line.rstrip().removesuffix(" #fairseq:overwrite") for line in lines]
+    symbols = [*FIRST_SYMBOLS, *(entry.rpartition(" ")[0] for entry in entries)]
+    ids = {symbol: i for i, symbol in enumerate(symbols)}
+    ids.setdefault(MASK, len(symbols))
     return ids
 
 
@@ -59,15 +40,11 @@ class SentencePieceEncoder:
             raise ImportError(
                 "this tokenizer needs the package sentencepiece, which is not installed", name="sentencepiece"
             )
-        self.processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self.processor.Load(str(model_file))
-        except (RuntimeError, OSError):
-            raise ValueError(f"{model_file} is not a sentencepiece model") from None
+        self.processor = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
 
     def split(self, text: str) -> list[str]:
         # fairseq writes pieces as a line and splits it at white space, even inside pieces.
-        return " ".join(self.processor.Encode(text, out_type=str)).split()
+        return " ".join(self.processor.encode(text, out_type=str)).split()
 
     def join(self, tokens: list[str]) -> str:
         return "".join(tokens).replace("\u2581", " ").strip()
@@ -80,19 +57,12 @@ class ByteLevelBPE:
     """GPT-2's byte-level BPE. Its dictionary entries are the IDs of the pieces in ``encoder.json``."""
 
     def __init__(self, encoder_file: str | Path, merges_file: str | Path):
-        try:
-            with open(encoder_file, encoding="utf-8") as file:
-                ids = json.load(file)
-            # The first line is a comment, the last one empty.
-            lines = Path(merges_file).read_text(encoding="utf-8").split("\n")[1:-1]
-            merges = [(left, right) for left, right in map(str.split, lines)]
-            bpe = models.BPE(vocab=ids, merges=merges)
-        except OSError:
-            raise
-        except Exception as error:  # tokenizers raises nothing narrower
-            raise ValueError(f"{encoder_file} and {merges_file} are not a GPT-2 BPE: {error}") from None
+        ids = json.loads(Path(encoder_file).read_text(encoding="utf-8"))
+        # The first line is a comment, the last one empty.
+        lines = Path(merges_file).read_text(encoding="utf-8").split("\n")[1:-1]
+        merges = [(left, right) for left, right in map(str.split, lines)]
         self.names = {str(i): piece for piece, i in ids.items()}
-        self.tokenizer = Tokenizer(bpe)
+        self.tokenizer = Tokenizer(models.BPE(vocab=ids, merges=merges))
         self.tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         self.decoder = decoders.ByteLevel()
 

@@ -1,4 +1,4 @@
-"""Tokenizers of fairseq's hub interface: WordPiece, and the choice by the files of a folder."""
+"""Tokenizers of fairseq's hub interface: ``tokenizer.json``, and the choice by the files of a folder."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,26 +10,26 @@ from fairseq.dataclass import FairseqDataclass
 HUB_FILES = {
     "sentencepiece": {"sentencepiece_model": "sentencepiece.bpe.model"},
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
-    "wordpiece": {"wordpiece_file": "tokenizer.json"},
+    "tokenizer_json": {"tokenizer_json": "tokenizer.json"},
 }
 """fairseq's BPE -> its options, and the files of these in the folder of a checkpoint."""
 
 
 @dataclass
-class WordPieceConfig(FairseqDataclass):
-    """Options of ``--bpe wordpiece``."""
+class TokenizerJsonConfig(FairseqDataclass):
+    """Options of ``--bpe tokenizer_json``."""
 
-    wordpiece_file: str = field(default="???", metadata={"help": "tokenizer.json of BERT's WordPiece"})
+    tokenizer_json: str = field(default="???", metadata={"help": "tokenizer.json with the tokens of the dictionary"})
 
 
-@register_bpe("wordpiece", dataclass=WordPieceConfig)
-class WordPieceBPE:
-    """WordPiece for fairseq: text to tokens of the dictionary, separated by spaces, and back."""
+@register_bpe("tokenizer_json", dataclass=TokenizerJsonConfig)
+class TokenizerJsonBPE:
+    """A ``tokenizer.json`` for fairseq: text to tokens of the dictionary, separated by spaces, and back."""
 
-    def __init__(self, cfg: WordPieceConfig):
+    def __init__(self, cfg: TokenizerJsonConfig):
         from tokenizers import Tokenizer
 
-        self.tokenizer = Tokenizer.from_file(cfg.wordpiece_file)
+        self.tokenizer = Tokenizer.from_file(cfg.tokenizer_json)
         self.tokenizer.encode_special_tokens = True  # their names in a text are ordinary text
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
@@ -42,7 +42,9 @@ class WordPieceBPE:
         return text
 
     def is_beginning_of_word(self, token: str) -> bool:
-        return not token.startswith("##")
+        if type(self.tokenizer.model).__name__ == "WordPiece":
+            return not token.startswith("##")
+        return token.startswith(("\u2581", "\u0120"))  # a space of sentencepiece, and of a byte-level BPE
 
 
 class HubTokenizerMixin:
@@ -56,7 +58,7 @@ class HubTokenizerMixin:
             model_name_or_path: folder of the checkpoint.
             checkpoint_file: file in it.
             data_name_or_path: folder of ``dict.txt``; relative to the checkpoint's folder if it starts with ".".
-            bpe: tokenizer; None for that of a file that is passed, as ``wordpiece_file``, else for that of the files
+            bpe: tokenizer; None for that of a file that is passed, as ``tokenizer_json``, else for that of the files
                 in the folder, else ``gpt2``.
         """
         if bpe is None:

@@ -78,14 +78,15 @@ PREPARE = [
         "tokenizer and output folder",
         "",
         """
-        out --source text.txt -> --gpt2-bpe --sentencepiece-model --wordpiece
+        out --source text.txt -> --gpt2-bpe --sentencepiece-model --tokenizer-json
         out --source text.txt --sentencepiece-model nowhere.model -> nowhere.model
         out --source text.txt --sentencepiece-model bad/noise.model -> noise.model
         out --source text.txt --sentencepiece-model bad/half.model -> half.model
         out --source text.txt --sentencepiece-model bad/folder -> bad/folder
         out --source text.txt --gpt2-bpe bad/folder -> encoder.json
-        out --source text.txt --wordpiece text.txt -> text.txt
-        out --source text.txt --sentencepiece-model spm.model --wordpiece bert/tokenizer.json -> not allowed with
+        out --source text.txt --tokenizer-json text.txt -> text.txt is not a tokenizer.json
+        out --source text.txt --tokenizer-json nowhere.json -> nowhere.json does not exist
+        out --source text.txt --sentencepiece-model spm.model --tokenizer-json bert/tokenizer.json -> not allowed with
         bad/full --source text.txt --sentencepiece-model spm.model -> bad/full must be a new or empty folder
         text.txt --source rows.tsv,format=text --sentencepiece-model spm.model -> text.txt must be a new or empty folder
         text.txt/out --source rows.tsv,format=text --sentencepiece-model spm.model -> text.txt
@@ -519,8 +520,8 @@ CONVERT = [
         mlm/model.pt bad/full -> bad/full must be a new or empty folder
         mlm/model.pt text.txt -> text.txt must be a new or empty folder
         mlm/model.pt out --head topic -> head 'topic'
-        mlm/model.pt out --dictionary nowhere.txt -> nowhere.txt is not a file
-        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
+        mlm/model.pt out --dictionary nowhere.txt -> nowhere.txt does not exist
+        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt must be the tokenizer's dictionary
         mlm/model.pt out --dictionary bad/latin1.txt -> latin1.txt
         mlm/model.pt out --sentencepiece-model bad/noise.model -> noise.model
         mlm/model.pt out --labels bad/dict.txt -> labels .*dict.txt
@@ -555,7 +556,7 @@ CONVERT = [
         hf out --max-positions 99 -> --max-positions must .*\\(16\\), got 99
         hf out --head topic -> 'topic'
         hf out --dictionary mlm/dict.txt -> --dictionary needs a fairseq checkpoint, got the folder hf
-        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
+        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt must be the tokenizer's dictionary
         mlm/model.pt out --sentencepiece-model bad/noise.model -> noise.model
         """,
     ),

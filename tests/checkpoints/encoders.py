@@ -1,7 +1,5 @@
 """Tiny encoders of ``transformers``, with random weights and the tokenizer of their family."""
 
-import json
-
 import torch
 
 TEXTS = ("The lowest tide was new!", "new", "Low, newer tides: café")
@@ -11,38 +9,44 @@ WORDS = (
 SIZES = dict(num_hidden_layers=2, num_attention_heads=4)
 
 
+PIECES = "▁ ▁the ▁low est er ▁new ▁tide s ! , : ▁was c a f é l o w n e t i d T h L".split()
+"""Pieces of a unigram model, by falling score."""
+
+
+def build_tokenizer(family):
+    """A small tokenizer of ``transformers``, as that of the family."""
+    import transformers
+
+    if family == "roberta":
+        return _build_bpe()
+    if family in ("xlm-roberta", "camembert"):
+        symbols = ["<s>", "<pad>", "</s>", "<unk>"]
+        if family == "camembert":
+            symbols = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>"]
+        vocab = [*((symbol, 0.0) for symbol in symbols), *((piece, -1.0 - i) for i, piece in enumerate(PIECES))]
+        vocab.append(("<mask>", 0.0))
+        name = {"xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer"}[family]
+        return getattr(transformers, name)(vocab=vocab, model_max_length=32)
+    return transformers.BertTokenizerFast(
+        vocab={word: i for i, word in enumerate(WORDS)}, do_lower_case=family != "bert-cased"
+    )
+
+
 def save_encoder(folder, family, head, max_positions=32):
     """Save an encoder, with or without masked LM head, and its tokenizer; returns the folder."""
     import transformers
 
     torch.manual_seed(0)
-    if family == "roberta":
-        _save_bpe(folder)
-        vocab_size = len(json.loads((folder / "vocab.json").read_text()))
-        config = transformers.RobertaConfig(
-            **SIZES,
-            **dict(hidden_size=16, intermediate_size=32, vocab_size=vocab_size, type_vocab_size=1),
-            max_position_embeddings=max_positions + 2,
-            layer_norm_eps=1e-5,
-        )
+    tokenizer = build_tokenizer(family)
+    tokenizer.save_pretrained(folder)
+    sizes = dict(vocab_size=len(tokenizer), **SIZES)
+    if family == "distilbert":
+        config = transformers.DistilBertConfig(**sizes, dim=16, hidden_dim=32, max_position_embeddings=max_positions)
     else:
-        tokenizer = transformers.BertTokenizerFast(vocab={word: i for i, word in enumerate(WORDS)})
-        tokenizer.save_pretrained(folder)
-        if family == "bert":
-            config = transformers.BertConfig(
-                **SIZES,
-                **dict(hidden_size=16, intermediate_size=32, vocab_size=len(WORDS)),
-                max_position_embeddings=max_positions,
-            )
-        else:
-            config = transformers.DistilBertConfig(
-                n_layers=2,
-                n_heads=4,
-                dim=16,
-                hidden_dim=32,
-                vocab_size=len(WORDS),
-                max_position_embeddings=max_positions,
-            )
+        sizes |= dict(hidden_size=16, intermediate_size=32, max_position_embeddings=max_positions)
+        if family != "bert":
+            sizes |= dict(type_vocab_size=1, max_position_embeddings=max_positions + 2, layer_norm_eps=1e-5)
+        config = transformers.AutoConfig.for_model(family, **sizes)
     model = transformers.AutoModelForMaskedLM.from_config(config)
     for name, parameter in model.named_parameters():
         # Embeddings as small as a trained BERT's, where the epsilon matters.
@@ -52,20 +56,16 @@ def save_encoder(folder, family, head, max_positions=32):
     return folder
 
 
-def _save_bpe(folder):
+def _build_bpe():
     """RoBERTa's byte-level BPE with a few merges, in the order of fairseq's dictionary."""
     import transformers
 
     from fairseq_linformer.data.tokenizer import bytes_of_symbols
 
-    merges = [("l", "o"), ("lo", "w"), ("n", "e"), ("ne", "w"), ("Ġ", "t")]
+    merges = [("l", "o"), ("lo", "w"), ("n", "e"), ("ne", "w"), ("\u0120", "t")]
     symbols = [*bytes_of_symbols(), *("".join(pair) for pair in merges)]
     # RoBERTa's IDs are in the order of frequency, not of the merges.
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *reversed(symbols), "<|endoftext|>", "madeupword0000", "<mask>"]
-    folder.mkdir()
-    (folder / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
-    (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))
-    tokenizer = transformers.RobertaTokenizerFast(
-        vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"), model_max_length=32
+    return transformers.RobertaTokenizerFast(
+        vocab={token: i for i, token in enumerate(tokens)}, merges=merges, model_max_length=32
     )
-    tokenizer.save_pretrained(folder)

@@ -191,7 +191,7 @@ def test_why_the_tokenizer_is_slow(tmp_path, monkeypatch, capsys):
     for each in (build_masked_lm(vocab_size=len(tokenizer)), tokenizer):
         each.save_pretrained(tmp_path / "model")
     main(["convert", "to-onnx", str(tmp_path / "model"), str(tmp_path / "onnx")])
-    reason = "the dictionary lacks 40 pieces of the BPE"
+    reason = "the dictionary lacks 40 tokens of the tokenizer"
     assert f"tokenizer is the slow one: {reason}" in capsys.readouterr().out
     assert f"| tokenizer | slow: {reason}" in (tmp_path / "onnx" / "README.md").read_text()
 

@@ -7,6 +7,7 @@ import sentencepiece
 from fairseq.data import Dictionary
 
 from fairseq_linformer.data import sentencepiece_model
+from fairseq_linformer.data.tokenizer_json import SYMBOLS
 
 LINES = [
     "The cat sat on the mat.",
@@ -74,7 +75,7 @@ def test_control_pieces_are_omitted(text):
         input=str(text), model_writer=model, minloglevel=2, vocab_size=40, model_type="bpe", pad_id=3
     )  # <unk>, <s>, </s> and <pad>
     pieces = sentencepiece_model.list_pieces(model.getvalue())
-    assert len(pieces) == 36 and not set(pieces) & set(sentencepiece_model.FAIRSEQ_SYMBOLS)
+    assert len(pieces) == 36 and not set(pieces) & set(SYMBOLS)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_dtype_equals_fairseqs():
     from fairseq.data.indexed_dataset import best_fitting_int_dtype
 
     for size in (1, 65495, 65496, 70000):
-        assert Tokenizer(["x 1"] * size, {}, np.arange(3), {}).dtype == best_fitting_int_dtype(size + 4)
+        assert Tokenizer(["x 1"] * size, np.arange(3), {}).dtype == best_fitting_int_dtype(size + 4)
 
 
 def test_fairseq_reads_uint32_data(tmp_path):

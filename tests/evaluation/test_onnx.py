@@ -8,12 +8,12 @@ import pytest
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
-from fairseq_linformer.checkpoints.fast_tokenizer import build_fast_tokenizer
+
 from fairseq_linformer.checkpoints.onnx_export import to_onnx
+from fairseq_linformer.checkpoints.transformers_tokenizer import find_tokenizer
 from fairseq_linformer.cli import main
 from fairseq_linformer.evaluation.onnx_classifier import OnnxClassifier
 from fairseq_linformer.evaluation.transformers_classifier import TransformersClassifier
-from fairseq_linformer.huggingface import LinformerTokenizer
 
 from ..checkpoints.onnx_models import build_masked_lm, build_model, run_card
 from ..huggingface.test_tokenizer import complete_dictionary, small_gpt2
@@ -24,8 +24,7 @@ def folders(tmp_path_factory):
     """A classifier for transformers, and its ONNX folder."""
     folder = tmp_path_factory.mktemp("onnx")
     files = complete_dictionary(small_gpt2(folder))
-    paths = (files / "dict.txt", None, files / "encoder.json", files / "vocab.bpe")
-    tokenizer = build_fast_tokenizer(LinformerTokenizer(*(path and str(path) for path in paths), model_max_length=16))
+    tokenizer, _ = find_tokenizer(files / "model.pt", 16)
     model = build_model(vocab_size=len(tokenizer), max_positions=16, projected_dim=4)
     for saved in (model, tokenizer):
         saved.save_pretrained(folder / "model")

@@ -64,7 +64,7 @@ NAMES = """
     dictionary
     labels
     sentencepiece
-    wordpiece
+    tokenizer-json
     checkpoint
     old-checkpoint
     safetensors
@@ -225,7 +225,7 @@ def build_targets(world: Path) -> dict[str, Target]:
         "dictionary": Target(read_dictionary, data("mlm/dict.txt"), "dict.txt"),
         "labels": Target(read_labels, data("cls/label/dict.txt"), "dict.txt"),
         "sentencepiece": Target(tokenizer("sentencepiece"), data("spm.model"), "x.model"),
-        "wordpiece": Target(tokenizer("wordpiece"), data("bert/tokenizer.json"), "tokenizer.json", slow=True),
+        "tokenizer-json": Target(tokenizer("tokenizer_json"), data("bert/tokenizer.json"), "tokenizer.json", slow=True),
         "checkpoint": Target(_checkpoint, data("mlm/model.pt"), "x.pt", slow=True),
         "old-checkpoint": Target(_checkpoint, _old_checkpoint(world), "x.pt", slow=True),
         "safetensors": Target(_exported, data("hf/model.safetensors"), "hf/model.safetensors", slow=True),

@@ -13,7 +13,7 @@ from .targets import NAMES, build_targets, check, surroundings
 MUTATIONS = st.lists(
     st.tuples(st.integers(0, len(KINDS) - 1), st.floats(0, 1), st.integers(0, 1 << 16)), min_size=1, max_size=4
 )
-SLOW = ("override", "config.yaml", "wordpiece", "checkpoint", "old-checkpoint", "safetensors", "exported-config")
+SLOW = ("override", "config.yaml", "tokenizer-json", "checkpoint", "old-checkpoint", "safetensors", "exported-config")
 
 
 @pytest.fixture(scope="session")

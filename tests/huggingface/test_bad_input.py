@@ -118,15 +118,15 @@ def test_tokenizer_files(source, tmp_path):
     for name in GPT2_FILES:
         shutil.copyfile(words, bpe / name)
     for options, named in (
-        (dict(dictionary=tmp_path / "no.txt"), "no.txt is not a file"),
-        (dict(dictionary=words), "words.txt.* 28 .* got 7"),
-        (dict(tokenizer_files=choose_tokenizer(sentencepiece=tmp_path / "no.model")), "no.model is not a file"),
+        (dict(dictionary=tmp_path / "no.txt"), "no.txt does not exist"),
+        (dict(dictionary=words), "words.txt must be the tokenizer's dictionary"),
+        (dict(tokenizer_files=choose_tokenizer(sentencepiece=tmp_path / "no.model")), "no.model does not exist"),
         (dict(tokenizer_files=choose_tokenizer(sentencepiece=broken)), "broken.model"),
-        (dict(tokenizer_files=choose_tokenizer(gpt2=tmp_path)), "encoder.json is not a file"),
-        (dict(tokenizer_files=choose_tokenizer(gpt2=bpe)), "encoder.json.*GPT-2"),
-        (dict(tokenizer_files=choose_tokenizer(wordpiece=words)), "words.txt is not a tokenizer.json"),
+        (dict(tokenizer_files=choose_tokenizer(gpt2=tmp_path)), "encoder.json does not exist"),
+        (dict(tokenizer_files=choose_tokenizer(gpt2=bpe)), "encoder.json is not JSON"),
+        (dict(tokenizer_files=choose_tokenizer(tokenizer_json=words)), "words.txt is not a tokenizer.json"),
         (dict(tokenizer=False, dictionary=words), "--dictionary"),
-        (dict(tokenizer=False, tokenizer_files=choose_tokenizer(wordpiece=words)), "--wordpiece"),
+        (dict(tokenizer=False, tokenizer_files=choose_tokenizer(tokenizer_json=words)), "--tokenizer-json"),
         (dict(labels=words), "labels .*words.txt"),
         (dict(head="topic"), "head 'topic'"),
     ):
