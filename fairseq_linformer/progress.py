@@ -6,6 +6,8 @@ from tqdm import tqdm
 
 SECONDS_BETWEEN_LINES = 30.0
 """Without a terminal."""
+DELAY = 1.0
+"""Seconds before a bar appears: work that fails at once shows only its error."""
 
 
 def progress_bar(name: str, total: int | None, unit: str, initial: int = 0) -> tqdm:
@@ -17,4 +19,5 @@ def progress_bar(name: str, total: int | None, unit: str, initial: int = 0) -> t
         initial: number of units that an earlier run has done.
     """
     interval = 1.0 if sys.stderr.isatty() else SECONDS_BETWEEN_LINES
-    return tqdm(desc=name, total=total, unit=unit, initial=initial, mininterval=interval, maxinterval=interval)
+    rate = {"mininterval": interval, "maxinterval": interval, "delay": DELAY}
+    return tqdm(desc=name, total=total, unit=f" {unit}", initial=initial, **rate)

@@ -18,7 +18,7 @@ from .attention_model import AttentionModel, projection_matrices
 from .figures import draw_maps, draw_spectra
 from .sentences import Sentences
 from .spectrum import STATE, accumulate_spectra
-from .spectrum_result import ARRAYS, FIGURE, NUMBERS, Spectrum
+from .spectrum_result import FIGURE, Spectrum
 
 TEMPORARY_FILES = re.compile(r"\.(state\.npz|spectrum\.(npz|json|png))\.[0-9a-f]{8}")
 """Names of the temporary files of ``files.open_atomic``, which a killed run leaves."""
@@ -69,7 +69,6 @@ def analyze_spectrum(
             f"index must be between 1 and {r}, the number of singular values at n = {texts.n}, got {index}"
         )
     out = Path(out)
-    texts.check_outside([out / name for name in (STATE, ARRAYS, NUMBERS, FIGURE)])
     with lock_folder(out):
         key = {
             "model": model.identity,

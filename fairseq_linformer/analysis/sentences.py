@@ -9,14 +9,13 @@ paper does not say what it did with shorter texts. Here, without masking any tok
               one is truncated to n and keeps its </s>; a shorter one is counted, and skipped or padded.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from pathlib import Path
 
 from ..data.documents import read_documents, split_paragraphs
 from ..data.manifest import describe_source
-from ..data.sources import Source, check_outside, locate_source, parse_source
+from ..data.sources import Source, locate_source, parse_source
 
 BREAK_MODES = ("packed", "lines")
 SHORT = ("skip", "pad")
@@ -98,10 +97,6 @@ class Sentences:
             }
             for source, described in zip(self.sources, map(describe_source, self.sources))
         ]
-
-    def check_outside(self, paths: Iterable[Path]) -> None:
-        """Raise ValueError if one of the files to be written would become part of the text."""
-        check_outside(self.sources, paths)
 
     def __iter__(self) -> Iterator[list[int]]:
         self.counts = Counts()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..data.pretraining import MAX_SHARDS, VALID_SHARE
 from ..data.sources import PRESETS
-from ..data.task_sources import Source, open_own, open_source
+from ..data.task_sources import TaskFiles, open_own, open_source
 from ..data.tasks import OWN, TASKS, Task
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
 from ..files import check_new_folder
@@ -170,7 +170,7 @@ def _own(options: argparse.Namespace) -> str:
     return _prepare(*open_own(options.train, options.valid, options.text_column, options.label_column), options)
 
 
-def _prepare(task: Task, source: Source, options: argparse.Namespace) -> str:
+def _prepare(task: Task, source: TaskFiles, options: argparse.Namespace) -> str:
     from ..data.prepare_task import prepare_task, summarize_task
     from ..data.tokenizer import load_tokenizer
 

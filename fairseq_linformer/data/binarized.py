@@ -1,18 +1,14 @@
 """fairseq's ``.bin`` and ``.idx`` files (``mmap`` format), written as a stream.
 
 ``.bin`` holds the token IDs of all lines. ``.idx`` holds "MMIDIDX\\0\\0", version 1, a dtype code, the number of lines,
-the length of each (int32) and its byte offset (int64). fairseq's builder keeps lengths and offsets in lists; here they
-go through files, so memory does not grow with the text.
+the length of each (int32) and its byte offset (int64). fairseq's builder keeps Python lists of lengths and offsets;
+here memory is 12 bytes per line.
 """
 
-import os
-import shutil
 import struct
 from pathlib import Path
 
 import numpy as np
-
-from ..files import temporary_path
 
 _DTYPE_CODES = {np.dtype(np.uint16): 8, np.dtype(np.uint32): 9}
 
@@ -23,7 +19,7 @@ def token_dtype(num_symbols: int) -> np.dtype:
 
 
 class BinarizedWriter:
-    """Writes ``PREFIX.bin`` and ``PREFIX.idx``, which appear when ``finish`` returns.
+    """Writes ``PREFIX.bin`` and ``PREFIX.idx``, which are complete when ``finish`` returns.
 
     Args:
         prefix: path without suffix; its folder is created.
@@ -31,38 +27,23 @@ class BinarizedWriter:
     """
 
     def __init__(self, prefix, dtype):
-        self._dtype = np.dtype(dtype)
-        self._targets = {name: Path(f"{prefix}.{name}") for name in ("bin", "idx", "sizes", "pointers")}
-        self._targets["bin"].parent.mkdir(parents=True, exist_ok=True)
-        self._paths = {name: temporary_path(target) for name, target in self._targets.items()}
-        self._files = {name: open(path, "wb") for name, path in self._paths.items() if name != "idx"}
+        self._dtype, self._index = np.dtype(dtype), Path(f"{prefix}.idx")
+        self._index.parent.mkdir(parents=True, exist_ok=True)
+        self._tokens = open(f"{prefix}.bin", "wb")
+        self._sizes: list[np.ndarray] = []
         self.num_lines = self.num_tokens = 0
 
     def add(self, ids: np.ndarray, sizes: np.ndarray) -> None:
         """Append lines: their token IDs (tokens,) and the length of each (lines,)."""
-        ends = np.cumsum(sizes, dtype=np.int64)
-        self._files["bin"].write(ids.astype(self._dtype, copy=False).tobytes())
-        self._files["sizes"].write(sizes.astype(np.int32).tobytes())
-        self._files["pointers"].write(((self.num_tokens + ends - sizes) * self._dtype.itemsize).tobytes())
+        self._tokens.write(ids.astype(self._dtype, copy=False).tobytes())
+        self._sizes.append(sizes.astype(np.int32))
         self.num_lines += len(sizes)
         self.num_tokens += len(ids)
 
     def finish(self) -> None:
-        """Move both files to their final names."""
-        with open(self._paths["idx"], "wb") as index:
-            index.write(b"MMIDIDX\x00\x00" + struct.pack("<QBQ", 1, _DTYPE_CODES[self._dtype], self.num_lines))
-            for name in ("sizes", "pointers"):
-                self._files[name].close()
-                with open(self._paths[name], "rb") as part:
-                    shutil.copyfileobj(part, index)
-        self._files["bin"].close()
-        for name in ("bin", "idx"):
-            os.replace(self._paths[name], self._targets[name])
-        self.close()
-
-    def close(self) -> None:
-        """Close all files and remove the unfinished ones."""
-        for file in self._files.values():
-            file.close()
-        for path in self._paths.values():
-            path.unlink(missing_ok=True)
+        """Write the index."""
+        self._tokens.close()
+        sizes = np.concatenate([np.zeros(0, np.int32), *self._sizes])
+        offsets = (np.cumsum(sizes, dtype=np.int64) - sizes) * self._dtype.itemsize
+        header = b"MMIDIDX\x00\x00" + struct.pack("<QBQ", 1, _DTYPE_CODES[self._dtype], len(sizes))
+        self._index.write_bytes(header + sizes.tobytes() + offsets.tobytes())

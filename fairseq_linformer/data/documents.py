@@ -12,13 +12,14 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from itertools import chain
 from typing import Any
 
 from ..errors import first_line, root_cause
 from ..files import fingerprint
+from .manifest import library_versions
 from .sources import Source
+from .tables import is_unicode
 
 BATCH_DOCUMENTS = 128
 """Documents that are in memory at a time: few, because they can be whole books."""
@@ -51,7 +52,7 @@ def load_documents(source: Source):
     datasets = import_datasets()
     stats = [(os.path.abspath(file), os.stat(file)) for file in source.files]
     files = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
-    key = [version("fairseq-linformer"), asdict(replace(source, license="")), files]
+    key = [library_versions(), asdict(replace(source, license="")), files]
     try:
         return datasets.Dataset.from_generator(
             _generate_rows,
@@ -193,11 +194,11 @@ def _join_rows(name: str, rows: Iterable[dict[str, Any]], source: Source) -> Ite
     last_key = None
     for number, row in enumerate(rows):
         _check_columns(f"{name}, row {number + 1:,}", row, source)
-        text = row[source.column] or ""
+        text = "" if row[source.column] is None else row[source.column]
+        if not isinstance(text, str) or not is_unicode(text):
+            raise ValueError(f"{name}, row {number + 1:,} must have text in {source.column}, got {str(text)[:40]!r}")
         if source.title is not None and row[source.title]:
             text = f"{row[source.title]}\n{text}"
-        if not isinstance(text, str) or not _is_unicode(text):
-            raise ValueError(f"{name}, row {number + 1:,} must have text in {source.column}, got {str(text)[:40]!r}")
         key = number // source.rows if source.group is None else row[source.group]
         if texts and key != last_key:
             yield "\n".join(texts)
@@ -206,12 +207,3 @@ def _join_rows(name: str, rows: Iterable[dict[str, Any]], source: Source) -> Ite
         last_key = key
     if texts:
         yield "\n".join(texts)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether a text has no unpaired surrogates, which JSON allows."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 from ..files import sha256
@@ -18,11 +18,6 @@ def describe_source(source: Source) -> dict[str, Any]:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of the installed libraries that a corpus depends on."""
-    versions = {}
-    for name in ("fairseq-linformer", "numpy", "tiktoken", "sentencepiece", "tokenizers", "datasets", "pyarrow"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
+    """Versions of the libraries that a corpus depends on."""
+    names = ("fairseq-linformer", "numpy", "tiktoken", "sentencepiece", "tokenizers", "datasets", "pyarrow")
+    return {name: version(name) for name in names}

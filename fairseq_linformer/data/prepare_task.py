@@ -26,7 +26,7 @@ from ..progress import progress_bar
 from .binarized import BinarizedWriter
 from .manifest import MANIFEST
 from .tables import Row
-from .task_sources import Source, check_unusable, read_task_rows
+from .task_sources import TaskFiles, check_unusable, read_task_rows
 from .tasks import Task
 from .tokenizer import EOS, FIRST_ID, UNK, Tokenizer
 from .truncation import MAX_POSITIONS, TRUNCATIONS, check_truncation, truncate
@@ -39,7 +39,7 @@ _BATCH_ROWS = 1000  # tokenized per call
 def prepare_task(
     task: Task,
     out,
-    source: Source,
+    source: TaskFiles,
     tokenizer: Tokenizer,
     max_positions: int = MAX_POSITIONS,
     truncation: str = TRUNCATIONS[0],
@@ -110,7 +110,7 @@ def _sample(rows: Sequence[Row], kind: str, number: int) -> list[Row]:
 
 def _write_split(
     task: Task,
-    source: Source,
+    source: TaskFiles,
     split: str,
     rows: Sequence[Row],
     folder: Path,
@@ -155,9 +155,9 @@ def _write_split(
     }
     if task.score_range:
         # the format of awk in fairseq's script
-        write_lines(folder / "label" / f"{split}.label", (f"{task.scaled_score(label):.6g}" for label in labels))
+        write_lines(folder / "label" / f"{split}.label", (f"{task.target(label):.6g}" for label in labels))
         return counts
-    classes = np.array([task.class_index(label) for label in labels])
+    classes = np.array([int(task.target(label)) for label in labels])
     label_writer = BinarizedWriter(folder / "label" / split, np.uint16)
     label_writer.add(np.stack([FIRST_ID + classes, np.full(len(classes), EOS)], 1).ravel(), np.full(len(classes), 2))
     label_writer.finish()

@@ -13,7 +13,6 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from ..files import check_new_folder, fingerprint, new_folder, sha256, write_jso
 from .binarized import BinarizedWriter
 from .documents import BATCH_DOCUMENTS, import_datasets, load_documents, split_paragraphs
 from .manifest import MANIFEST, describe_source, library_versions
-from .sources import check_outside, locate_source, parse_source
+from .sources import locate_source, parse_source
 from .tokenizer import UNK, Tokenizer, load_tokenizer
 from .tokenizer_files import TokenizerFiles
 
@@ -60,15 +59,14 @@ def prepare_corpus(
     """
     out = Path(out)
     if not 0 < valid_share < 1:
-        raise ValueError(f"valid_share must be above 0 and below 1, got {valid_share}")
+        raise ValueError(f"--valid-share must be above 0 and below 1, got {valid_share}")
     if not 1 <= shards <= MAX_SHARDS:
-        raise ValueError(f"shards must be between 1 and {MAX_SHARDS}, got {shards}")
+        raise ValueError(f"--shards must be between 1 and {MAX_SHARDS}, got {shards}")
     if workers is not None and workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
+        raise ValueError(f"--workers must be at least 1, got {workers}")
     check_new_folder(out)
     tokenizer = load_tokenizer(tokenizer_files)
     located = [locate_source(parse_source(source)) for source in sources]
-    check_outside(located, [out / MANIFEST, out / "shard0/dict.txt"])
     workers = workers or len(os.sched_getaffinity(0))
     documents = [load_documents(source) for source in located]
     encoded = [_encode(dataset, tokenizer, tokenizer_files, workers) for dataset in documents]
@@ -123,7 +121,8 @@ def _encode(documents, tokenizer: Tokenizer, files: TokenizerFiles, workers: int
         with_rank=True,
         fn_kwargs={"files": files},
         num_proc=processes if processes > 1 else None,
-        # By content: neither the path of the tokenizer nor the number of processes matters.
+        # By content: neither the path of the tokenizer nor the number of processes matters. Each process appends to it
+        # what makes a name of at most 64 characters.
         new_fingerprint=fingerprint([documents._fingerprint, sorted(tokenizer.checksums.values())])[:32],
         desc="tokenizing",
     )
@@ -152,9 +151,7 @@ def _encode_batch(texts: list[str], rank: int | None, files: TokenizerFiles) -> 
 def _find_first(hashes: np.ndarray) -> np.ndarray:
     """(documents,) whether the hash, a row of (documents, 2), did not occur before."""
     is_first = np.zeros(len(hashes), dtype=bool)
-    order = np.lexsort(hashes.T)  # stable: equal hashes stay in the order of the sources
-    is_first[order[:1]] = True
-    is_first[order[1:]] = (np.diff(hashes[order], axis=0) != 0).any(1)
+    is_first[np.unique(hashes, axis=0, return_index=True)[1]] = True
     return is_first
 
 
@@ -169,32 +166,31 @@ def _write_splits(
     prefixes = {"valid": "shard0/valid", **{f"train{i}": f"shard{i}/train" for i in range(shards)}}
     counts: dict[str, Counter[str]] = {name: Counter() for name in prefixes}
     # 0 for validation, 1 + shard for training, -1 for duplicates.
-    is_valid = hashes[:, 0] < np.uint64(min(valid_share * 2.0**64, 2.0**64 - 2048))
+    is_valid = hashes[:, 0] < np.uint64(valid_share * 2.0**64)
     targets = np.where(is_valid, 0, 1 + (hashes[:, 1] % np.uint64(shards)).astype(np.int32))
     targets = np.where(is_kept, targets, -1)
     dtype = np.dtype(corpus.features["ids"].feature.dtype)
-    with ExitStack() as stack:
-        writers = [stack.enter_context(closing(BinarizedWriter(folder / p, dtype))) for p in prefixes.values()]
-        start = 0
-        for batch in corpus.with_format("arrow").iter(BATCH_DOCUMENTS):
-            batch_targets = targets[start : start + len(batch)]
-            for target in np.unique(batch_targets[batch_targets >= 0]):
-                part = batch.filter(batch_targets == target)
-                ids, sizes = (part.column(name).combine_chunks().flatten().to_numpy() for name in ("ids", "sizes"))
-                writers[target].add(ids, sizes)
-                counts[list(prefixes)[target]].update(
-                    documents=len(part),
-                    paragraphs=len(sizes) - len(part),
-                    words=part.column("words").to_numpy().sum().item(),
-                    tokens=len(ids),  # with the </s> of lines and documents
-                    unknown=int((ids == UNK).sum()),
-                )
-            start += len(batch)
-        for name, count in counts.items():
-            if not count:
-                raise ValueError(_describe_empty(name, int(is_kept.sum())))
-        for writer in writers:
-            writer.finish()
+    writers = [BinarizedWriter(folder / prefix, dtype) for prefix in prefixes.values()]
+    start = 0
+    for batch in corpus.with_format("arrow").iter(BATCH_DOCUMENTS):
+        batch_targets = targets[start : start + len(batch)]
+        for target in np.unique(batch_targets[batch_targets >= 0]):
+            part = batch.filter(batch_targets == target)
+            ids, sizes = (part.column(name).combine_chunks().flatten().to_numpy() for name in ("ids", "sizes"))
+            writers[target].add(ids, sizes)
+            counts[list(prefixes)[target]].update(
+                documents=len(part),
+                paragraphs=len(sizes) - len(part),
+                words=part.column("words").to_numpy().sum().item(),
+                tokens=len(ids),  # with the </s> of lines and documents
+                unknown=int((ids == UNK).sum()),
+            )
+        start += len(batch)
+    for name, count in counts.items():
+        if not count:
+            raise ValueError(_describe_empty(name, int(is_kept.sum())))
+    for writer in writers:
+        writer.finish()
     return {name: dict(count) for name, count in counts.items()}
 
 

@@ -80,7 +80,7 @@ def train_model(
 def check_vocab_size(vocab_size: int) -> None:
     """Raise ValueError unless it is between 1 and 1,000,000."""
     if not 1 <= vocab_size <= 1_000_000:
-        raise ValueError(f"vocab_size must be between 1 and 1,000,000, got {vocab_size}")
+        raise ValueError(f"--vocab-size must be between 1 and 1,000,000, got {vocab_size}")
 
 
 def list_pieces(model) -> list[str]:
@@ -94,7 +94,8 @@ def list_pieces(model) -> list[str]:
     pieces = [processor.id_to_piece(i) for i in ids if not (processor.is_unknown(i) or processor.is_control(i))]
     for symbol in SYMBOLS:
         if symbol in pieces:
-            raise ValueError(f"a SentencePiece model must not have the piece {symbol}, a special symbol of fairseq")
+            name = "a SentencePiece model" if isinstance(model, bytes) else model
+            raise ValueError(f"{name} must not have the piece {symbol}, a special symbol of fairseq")
     return pieces
 
 

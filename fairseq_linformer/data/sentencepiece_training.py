@@ -12,7 +12,7 @@ from ..files import check_new_folder, new_folder, sha256, write_json
 from . import sentencepiece_model
 from .documents import load_documents, split_paragraphs
 from .manifest import MANIFEST, describe_source, library_versions
-from .sources import check_outside, locate_source, parse_source
+from .sources import locate_source, parse_source
 
 
 def prepare_sentencepiece(
@@ -42,11 +42,10 @@ def prepare_sentencepiece(
     """
     sentencepiece_model.check_vocab_size(vocab_size)
     if not sample_mib > 0:
-        raise ValueError(f"sample_mib must be above 0, got {sample_mib}")
+        raise ValueError(f"--sample-mib must be above 0, got {sample_mib}")
     out = Path(out)
     check_new_folder(out)
     located = [locate_source(parse_source(source)) for source in sources]
-    check_outside(located, [out / MANIFEST])
     lines: list[str] = []
     for i, source in enumerate(located):
         used = sum(map(_size, lines))

@@ -4,7 +4,7 @@ A source is written ``LOCATION,key=value,...``; no part may contain a comma. LOC
 recursively, without hidden files and folders), a glob pattern such as ``books/*.txt.gz``, ``hub:NAME``, or
 ``hub:FOLDER`` for a folder laid out like a dataset on the hub. Keys:
 
-    format=text|jsonl|parquet    format of files with another suffix
+    format=text|jsonl|parquet    format of all files (default: by their suffix)
     column=text                  (rows: all formats but text) column of the text
     title=COLUMN                 (rows) title, inserted before the text on a line of its own
     group=COLUMN                 (rows) consecutive rows with equal values form a document, like a book's sentences
@@ -17,10 +17,8 @@ Instead of LOCATION, a name in ``PRESETS``. Keys that do not apply to the source
 """
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from fnmatch import fnmatchcase
-from glob import glob
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +33,14 @@ PRESETS = {
     "bookcorpus": "hub:bookcorpus,revision=refs/convert/parquet,rows=1000,license=not stated",
 }
 FORMATS = ("text", "jsonl", "parquet")
-_TEXT, _JSONL = dict.fromkeys((".txt", ".text"), "text"), dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
-SUFFIXES = {**_TEXT, **_JSONL, ".parquet": "parquet"}
+SUFFIXES = {
+    ".txt": "text",
+    ".text": "text",
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 HUB_KEYS = ("config", "revision", "split")
 ROW_KEYS = ("column", "title", "group", "rows")
@@ -78,7 +82,7 @@ class Source:
         """``text``, ``jsonl`` or ``parquet``; None if the suffix is unknown and the source has no format."""
         path = Path(file)
         suffix = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
-        return self.format or SUFFIXES.get(suffix)
+        return self.format or SUFFIXES.get(suffix.lower())
 
 
 def parse_source(text: str) -> Source:
@@ -153,9 +157,9 @@ def _list_files(source: Source) -> tuple[str, ...]:
 
 
 def _list_folder(folder: str) -> tuple[str, ...]:
-    """The files in a folder, without hidden ones and those in hidden folders."""
-    files = [path for path in Path(folder).rglob("*") if path.is_file()]
-    return tuple(sorted(str(f) for f in files if not any(p.startswith(".") for p in f.relative_to(folder).parts)))
+    """The files in a folder, without hidden ones and those in hidden folders; links are followed."""
+    found = glob(os.path.join(escape(folder), "**", "*"), recursive=True)
+    return tuple(sorted(filter(os.path.isfile, found)))
 
 
 def _resolve_revision(name: str, revision: str | None) -> str | None:
@@ -168,17 +172,3 @@ def _resolve_revision(name: str, revision: str | None) -> str | None:
         return HfApi().dataset_info(name, revision=revision).sha
     except Exception as error:  # network and name errors have no common type
         raise ValueError(f"cannot reach hub dataset {name}: {type(error).__name__}: {first_line(error)}") from None
-
-
-def check_outside(sources: Iterable[Source], paths: Iterable[Path]) -> None:
-    """Raise ValueError if one of the files to be written would become part of a source."""
-    files = [Path(os.path.abspath(path)) for path in paths]
-    for source in sources:
-        location = os.path.abspath(source.hub or source.location)
-        for file in files:
-            if os.path.isdir(location):
-                is_read = file.resolve().is_relative_to(Path(location).resolve())
-            else:
-                is_read = fnmatchcase(str(file), location) if "**" in location else file.match(location)
-            if is_read:
-                raise ValueError(f"OUT must be outside source {source.location}, which would read {file}")

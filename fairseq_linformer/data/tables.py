@@ -164,21 +164,22 @@ def build_row(location: str, record: Record, texts: Sequence[str], label: str | 
         value = record.get(column)
         if not isinstance(value, str) or not value.strip():
             return Row(location, problem=f"no text in {column}")
-        if not _is_unicode(value):
+        if not is_unicode(value):
             return Row(location, problem="not UTF-8")
         values.append(LINE_BREAKS.sub(" ", value).strip())
     if label is None:
         return Row(location, tuple(values))
     value = record.get(label)
     name = "" if value is None else LINE_BREAKS.sub(" ", str(value)).strip()
-    if not name or not _is_unicode(name):
+    if not name or not is_unicode(name):
         return Row(location, problem=f"no label in {label}")
     return Row(location, tuple(values), name)
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether a text has no unpaired surrogates, which JSON allows and bytes that are not UTF-8 become."""
     try:
         text.encode()
-    except UnicodeEncodeError:  # a surrogate
+    except UnicodeEncodeError:
         return False
     return True

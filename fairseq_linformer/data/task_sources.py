@@ -19,7 +19,7 @@ MAX_UNUSABLE = 0.01
 
 
 @dataclass(frozen=True)
-class Source:
+class TaskFiles:
     """Files with the rows of a task.
 
     Attributes:
@@ -53,7 +53,7 @@ class Source:
                 yield build_row(f"{name}:{number}", record, texts, label)
 
 
-def open_source(task: Task, source) -> Source:
+def open_source(task: Task, source) -> TaskFiles:
     """Open a source of a task.
 
     Args:
@@ -80,7 +80,7 @@ def open_source(task: Task, source) -> Source:
                 if table is task.reviews:  # 50,000 files: the checksum of the output of ``sha256sum``
                     listing = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
                     checksums = {ACL_IMDB: hashlib.sha256(listing.encode()).hexdigest()}
-                return Source(files, table, {"kind": kind, "sha256": checksums})
+                return TaskFiles(files, table, {"kind": kind, "sha256": checksums})
     expected = ", ".join([*task.tsv.files.values()] + [f"or with {ACL_IMDB}"] * bool(task.reviews))
     expected = f"--source must be hub, or a folder with {expected}, or with the hub's {task.hub.files['train']}"
     if path.is_dir():
@@ -89,7 +89,7 @@ def open_source(task: Task, source) -> Source:
     raise ValueError(f"{path} {problem}; {expected}")
 
 
-def _open_hub(task: Task, table: Table) -> Source:
+def _open_hub(task: Task, table: Table) -> TaskFiles:
     from huggingface_hub import snapshot_download
 
     name, revision = task.hub_name
@@ -99,7 +99,7 @@ def _open_hub(task: Task, table: Table) -> Source:
         )
     except OSError as error:
         raise ValueError(f"the dataset {name} of the hub cannot be read: {first_line(error)}") from None
-    return Source(_list_files(task, Path(folder), table), table, {"kind": "hub", "name": name, "revision": revision})
+    return TaskFiles(_list_files(task, Path(folder), table), table, {"kind": "hub", "name": name, "revision": revision})
 
 
 def _list_files(task: Task, root: Path, table: Table) -> dict[str, dict[str, Path]]:
@@ -117,7 +117,7 @@ def _order(path: Path) -> tuple[Path, int, str]:
     return path.parent, int(number[0]) if number else 0, path.name
 
 
-def open_own(train, valid, texts: Sequence[str], label: str) -> tuple[Task, Source]:
+def open_own(train, valid, texts: Sequence[str], label: str) -> tuple[Task, TaskFiles]:
     """A user's own task: its classes are the labels of ``train``, sorted.
 
     Args:
@@ -137,7 +137,7 @@ def open_own(train, valid, texts: Sequence[str], label: str) -> tuple[Task, Sour
     for path in paths.values():
         find_format(path)
     checksums = {split: sha256(path) for split, path in paths.items()}
-    source = Source(
+    source = TaskFiles(
         {split: {path.name: path} for split, path in paths.items()},
         Table({}, texts, label),
         {"kind": "own files", "text_columns": list(texts), "label_column": label, "sha256": checksums},
@@ -150,25 +150,28 @@ def open_own(train, valid, texts: Sequence[str], label: str) -> tuple[Task, Sour
     return own_task(classes, len(texts)), source
 
 
-def read_task_rows(task: Task, source: Source, split: str) -> list[Row]:
+def read_task_rows(task: Task, source: TaskFiles, split: str) -> list[Row]:
     """All rows of a split; those with a label that is not the task's are unusable.
 
     Raises:
-        ValueError: such a label is in a user's own task; or as ``Source.read_rows``.
+        ValueError: such a label is in a user's own task; or as ``TaskFiles.read_rows``.
         OSError: a file cannot be read.
     """
     rows = []
     for row in source.read_rows(split):
-        if not row.problem and not task.has_label(str(row.label)):
-            if task.name == OWN:
-                known = ", ".join(task.class_names)
-                raise ValueError(f"{row.location}: the label {row.label!r} is not in the training file; it has {known}")
-            row = replace(row, problem=f"unknown label {str(row.label)[:40]!r}")
+        if not row.problem:
+            try:
+                task.target(str(row.label))
+            except ValueError as error:
+                if task.name == OWN:
+                    known = f"the training file has {', '.join(task.class_names)}"
+                    raise ValueError(f"{row.location}: {error}; {known}") from None
+                row = replace(row, problem=str(error))
         rows.append(row)
     return rows
 
 
-def check_unusable(source: Source, split: str, unusable: Sequence[Row], total: int) -> None:
+def check_unusable(source: TaskFiles, split: str, unusable: Sequence[Row], total: int) -> None:
     """Raise ValueError if a split has no rows, or more than ``MAX_UNUSABLE`` of them are unusable."""
     if not total:
         raise ValueError(f"{next(iter(source.files[split].values()))} has no rows")

@@ -67,31 +67,29 @@ class Task:
         """Names of the classes, in the order of their indices."""
         return list(dict.fromkeys(self.classes.values()))
 
-    def class_index(self, label: str) -> int:
-        """Index of the class of a source's label. Raises KeyError for an unknown label."""
-        return self._indices[label]
+    def target(self, label: str) -> float:
+        """The class index of a source's label, or its score divided by the highest one, as in fairseq's script.
+
+        Raises:
+            ValueError: the label is not one of the task's.
+        """
+        if self.score_range is None:
+            if label not in self._indices:
+                raise ValueError(f"unknown label {label[:40]!r}")
+            return self._indices[label]
+        low, high = self.score_range
+        try:
+            score = float(label)
+        except ValueError:
+            score = math.nan
+        if not low <= score <= high:
+            raise ValueError(f"unknown label {label[:40]!r}")
+        return score / high
 
     @cached_property
     def _indices(self) -> dict[str, int]:
         index = {name: i for i, name in enumerate(self.class_names)}
         return {label: index[name] for label, name in self.classes.items()} | index
-
-    def scaled_score(self, label: str) -> float:
-        """The score divided by the highest one, as in fairseq's script. Raises ValueError if it is out of range."""
-        assert self.score_range is not None
-        low, high = self.score_range
-        score = float(label)
-        if not (math.isfinite(score) and low <= score <= high):
-            raise ValueError(f"the score must be between {low:g} and {high:g}, got {label}")
-        return score / high
-
-    def has_label(self, label: str) -> bool:
-        """Whether a source's label is one of the task's."""
-        try:
-            self.class_index(label) if self.classes else self.scaled_score(label)
-        except (KeyError, ValueError):
-            return False
-        return True
 
 
 def own_task(classes: Sequence[str], num_inputs: int) -> Task:

@@ -39,7 +39,7 @@ class Tokenizer:
         name: ``gpt2``, ``sentencepiece``, or the model of a ``tokenizer.json``, such as ``wordpiece``.
         dictionary: the lines of ``dict.txt``.
         checksums: SHA-256 of each file of the tokenizer, by name.
-        model_files: ``files``.
+        model_files: contents of ``files``.
         dtype: that of fairseq's data-bin with this dictionary.
     """
 
@@ -153,15 +153,9 @@ class SentencePiece(Tokenizer):
 
     def __init__(self, model, dictionary=None):
         content = read_bytes(Path(model), "a SentencePiece model is needed")
-        try:
-            self._processor = sentencepiece_model.load_model(content)
-        except ValueError:
-            raise ValueError(f"{model} is not a SentencePiece model") from None
+        self._processor = sentencepiece_model.load_model(model)
         if dictionary is None:
-            try:
-                entries = sentencepiece_model.dictionary_lines(sentencepiece_model.list_pieces(content))
-            except ValueError as error:
-                raise ValueError(f"{model}: {error}") from None
+            entries = sentencepiece_model.dictionary_lines(sentencepiece_model.list_pieces(model))
         else:
             entries = _read_entries(dictionary, read_bytes(dictionary, "the model's dictionary is needed"))
         pieces = map(self._processor.id_to_piece, range(self._processor.get_piece_size()))
@@ -223,7 +217,7 @@ def _read_entries(path: Path | str, content: bytes) -> list[str]:
 
 def entry_names(entries: Iterable[str]) -> list[str]:
     """The names in lines of ``dict.txt``."""
-    return [line.rsplit(" ", 1)[0] for line in entries]
+    return [line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")[0] for line in entries]
 
 
 def _decode(path: Path | str, content: bytes) -> str:

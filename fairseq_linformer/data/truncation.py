@@ -23,7 +23,7 @@ def check_truncation(max_positions: int, num_inputs: int, truncation: str = TRUN
         raise ValueError(f"unknown truncation {truncation!r}; choose from {', '.join(TRUNCATIONS)}")
     if not 3 * num_inputs <= max_positions <= 1 << 30:
         raise ValueError(
-            f"max_positions must be between {3 * num_inputs} (<s>, </s> and a token per input) and {1 << 30}, "
+            f"--max-positions must be between {3 * num_inputs} (<s>, </s> and a token per input) and {1 << 30}, "
             f"got {max_positions}"
         )
 

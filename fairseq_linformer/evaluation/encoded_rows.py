@@ -137,7 +137,7 @@ def read_published_rows(task: Task, source: str, split: str) -> list[Row]:
         print(f"{len(unusable):,} of {len(rows):,} rows are skipped; the first is {unusable[0]}", file=sys.stderr)
     usable = [row for row in rows if not row.problem]
     if task.score_range:
-        return [replace(row, label=str(task.scaled_score(str(row.label)))) for row in usable]
+        return [replace(row, label=str(task.target(str(row.label)))) for row in usable]
     return usable
 
 

@@ -160,7 +160,7 @@ def _rows(classifier, data: EvaluationData) -> tuple[int | None, Iterator[Encode
         published = read_published_rows(task, data.source or "hub", data.split or "valid")
         names = normalize_names(classifier.names)
         if task.classes and is_numbered(names):
-            target = lambda label: names.index(str(task.class_index(label)))  # noqa: E731
+            target = lambda label: names.index(str(int(task.target(label))))  # noqa: E731
         return len(published), encode_rows(classifier, published, target)
     if is_prepared(data.name):
         if not isinstance(classifier, FairseqClassifier):

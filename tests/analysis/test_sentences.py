@@ -1,11 +1,9 @@
 """The stream of sentences: packed or by lines, short ones skipped or padded, and counts."""
 
 import json
-import shutil
 
 import pytest
 
-from fairseq_linformer.analysis import commands
 from fairseq_linformer.analysis.sentences import Counts
 
 from .conftest import TEXT, N
@@ -44,13 +42,3 @@ def test_text_that_is_not_utf_8_is_rejected(model, sentences, tmp_path):
     (tmp_path / "lines.txt").write_bytes(b"the cat sat\nthe \xff dog\nthe mat\n")
     with pytest.raises(ValueError, match="lines.txt, line 2 is not UTF-8"):
         list(sentences(model, tmp_path / "lines.txt", n=8, break_mode="lines", short="pad"))
-
-
-@pytest.mark.parametrize("source", ["{}", "{}/**"])
-def test_output_that_would_become_part_of_the_text_is_rejected(model, sentences, text, tmp_path, source):
-    shutil.copy(text, tmp_path)
-    texts = sentences(model, source.format(tmp_path), n=8)
-    with pytest.raises(ValueError, match="OUT must be outside source .* would read .*/out/"):
-        commands.analyze_spectrum(model, texts, tmp_path / "out", 2)
-    assert not (tmp_path / "out").exists()
-    texts.check_outside([tmp_path.parent / "out/spectrum.json"])

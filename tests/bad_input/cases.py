@@ -33,11 +33,11 @@ PREPARE = [
         "options out of range",
         "out --source text.txt --sentencepiece-model spm.model",
         """
-        --valid-share 0 -> valid_share must .*0.0
-        --valid-share nan -> valid_share must .*nan
-        --shards 0 -> shards must be between 1 and 256, got 0
-        --shards 257 -> shards must .*257
-        --workers 0 -> workers must be at least 1, got 0
+        --valid-share 0 -> --valid-share must .*0.0
+        --valid-share nan -> --valid-share must .*nan
+        --shards 0 -> --shards must be between 1 and 256, got 0
+        --shards 257 -> --shards must .*257
+        --workers 0 -> --workers must be at least 1, got 0
         """,
     ),
     *section(
@@ -90,7 +90,6 @@ PREPARE = [
         bad/full --source text.txt --sentencepiece-model spm.model -> bad/full must be a new or empty folder
         text.txt --source rows.tsv,format=text --sentencepiece-model spm.model -> text.txt must be a new or empty folder
         text.txt/out --source rows.tsv,format=text --sentencepiece-model spm.model -> text.txt
-        data/new --source data --sentencepiece-model spm.model -> OUT must be outside source data
         """,
     ),
     *section(

@@ -122,7 +122,7 @@ def test_a_row_may_be_a_book(tmp_path, gpt2, write):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(valid_share=0.0), "valid_share.*0.0"),
+        (dict(valid_share=0.0), "valid-share.*0.0"),
         (dict(shards=0), "shards.* 0$"),
         (dict(shards=257), "shards.*256.*257"),
         (dict(workers=0), "workers.* 0$"),

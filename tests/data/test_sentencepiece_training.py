@@ -43,7 +43,7 @@ def test_sample_covers_all_sources(tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (dict(sample_mib=0), "sample_mib .* 0"),
+        (dict(sample_mib=0), "sample-mib .* 0"),
         (dict(vocab_size=5000), "ocabulary size"),
         (dict(sources=["missing.txt"]), "missing.txt"),
         (dict(sources=["cut.txt.gz"]), "^cut.txt.gz is [^\n]*$"),

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from fairseq_linformer.data.documents import read_documents
-from fairseq_linformer.data.sources import PRESETS, check_outside, locate_source, parse_source
+from fairseq_linformer.data.sources import PRESETS, locate_source, parse_source
 
 from .corpora import build_documents, hub, prepare, write_rows, write_text, zstandard
 
@@ -74,23 +74,6 @@ def test_folders_are_read_recursively_without_hidden_ones(tmp_path):
         (tmp_path / ".in" / name).write_text("low\n")
     for location in (tmp_path / ".in", f"hub:{tmp_path / '.in'}"):
         assert locate(location).files == tuple(str(tmp_path / ".in" / name) for name in ("a/b/x.txt", "y.txt"))
-
-
-@pytest.mark.parametrize("source", ["in", "in/", "hub:in", "in,format=text", "in/**", "**/*.json", "in/*/*/*.txt"])
-def test_output_inside_the_source_is_rejected(tmp_path, gpt2, monkeypatch, source):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in/a/b").mkdir(parents=True)
-    for name in ("in/x.txt", "in/a/x.txt", "in/a/b/x.txt", "x.json"):
-        write_text(tmp_path / name, build_documents())
-    with pytest.raises(ValueError, match="OUT must be outside source .* in/out|OUT must be outside source .*/in/out/"):
-        prepare("in/out", source, gpt2)
-    assert not (tmp_path / "in/out").exists()
-
-
-def test_output_next_to_the_files_of_a_pattern_is_allowed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    sources = [parse_source(source) for source in ("in/*.txt", "in/x.txt", "in/**/*.text")]
-    check_outside(sources, [tmp_path / "in/out/shard0/dict.txt", tmp_path / "in/out/manifest.json"])
 
 
 def write_damaged(folder, name):

@@ -73,7 +73,7 @@ def test_pair_is_truncated_only_beyond_n(tmp_path):
 
 def test_rejected_n_and_truncation():
     for n, inputs in ((2, 1), (5, 2), (-1, 1)):
-        with pytest.raises(ValueError, match=f"max_positions .* {3 * inputs} .*got {n}"):
+        with pytest.raises(ValueError, match=f"max-positions .* {3 * inputs} .*got {n}"):
             check_truncation(n, inputs)
     check_truncation(3, 1), check_truncation(6, 2)
     with pytest.raises(ValueError, match="'tail'.*head, head\\+tail"):

@@ -2,6 +2,7 @@
 
 import json
 
+from fairseq_linformer import progress as progress_module
 from fairseq_linformer.training.progress import TrainingProgress
 
 
@@ -9,7 +10,8 @@ def log_line(split, **stats):
     return f"2026-01-01 00:00:00 | INFO | {split} | {json.dumps({key: str(value) for key, value in stats.items()})}\n"
 
 
-def test_updates_are_counted_and_validation_is_printed(capsys):
+def test_updates_are_counted_and_validation_is_printed(capsys, monkeypatch):
+    monkeypatch.setattr(progress_module, "DELAY", 0.0)
     with TrainingProgress("run", 10) as progress:
         progress.read("2026 | INFO | fairseq.trainer | begin training epoch 1\n")
         progress.read(log_line("train_inner", epoch=1, loss=2.5, wps=1000, num_updates=5))
