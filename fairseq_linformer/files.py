@@ -97,6 +97,7 @@ def new_folder(path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
+        check_new_folder(path)  # another process may have written it
         os.replace(temporary, path)  # also replaces an empty folder
     except Exception as error:
         # The error of a full disk does not name the file, and libraries raise it in types of their own. Their other
@@ -129,6 +130,8 @@ def check_new_folder(path, ignore: re.Pattern | None = None) -> None:
         problem = "has files" if any(not (ignore and ignore.fullmatch(name)) for name in os.listdir(path)) else None
     else:
         problem = "is not a folder" if os.path.lexists(path) else None
+    if os.path.ismount(path):  # it cannot be replaced
+        problem = "is a mount point"
     if problem:
         raise ValueError(f"{path} must be a new or empty folder, but it {problem}")
 

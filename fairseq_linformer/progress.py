@@ -19,5 +19,12 @@ def progress_bar(name: str, total: int | None, unit: str, initial: int = 0) -> t
         initial: number of units that an earlier run has done.
     """
     interval = 1.0 if sys.stderr.isatty() else SECONDS_BETWEEN_LINES
-    rate = {"mininterval": interval, "maxinterval": interval, "delay": DELAY}
-    return tqdm(desc=name, total=total, unit=f" {unit}", initial=initial, **rate)
+    return tqdm(
+        desc=name,
+        total=total,
+        unit=f" {unit}",
+        initial=initial,
+        mininterval=interval,
+        maxinterval=interval,
+        delay=DELAY,
+    )

@@ -19,7 +19,7 @@ from ..errors import first_line, root_cause
 from ..files import fingerprint
 from .manifest import library_versions
 from .sources import Source
-from .tables import is_unicode
+from .tables import check_header, is_unicode
 
 BATCH_DOCUMENTS = 128
 """Documents that are in memory at a time: few, because they can be whole books."""
@@ -161,6 +161,7 @@ def _read_parquet(file: str, source: Source) -> Iterator[dict[str, Any]]:
 
     try:
         parquet = pyarrow.parquet.ParquetFile(file)
+        check_header(file, parquet.schema_arrow.names)
         _check_columns(file, parquet.schema_arrow.names, source)
         for batch in parquet.iter_batches(_BATCH_ROWS, columns=source.columns):
             yield from batch.to_pylist()

@@ -12,6 +12,7 @@ fairseq's examples/roberta/preprocess_GLUE_tasks.sh writes the same, except that
 
 import platform
 import random
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..files import new_folder, sha256, write_json, write_lines
+from ..files import check_data_path, new_folder, sha256, write_json, write_lines
 from ..progress import progress_bar
 from .binarized import BinarizedWriter
 from .manifest import MANIFEST
@@ -65,6 +66,7 @@ def prepare_task(
     for name, number in num_rows.items():
         if number < 1:
             raise ValueError(f"--{name}-rows must be at least 1, got {number}")
+    check_data_path(out, "OUT")
     with new_folder(out) as folder:
         splits = {}
         for split in task.splits:
@@ -85,7 +87,7 @@ def prepare_task(
             "source": source.description,
             "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.checksums},
             "max_positions": max_positions,
-            "cut": truncation,
+            "cut": truncation,  # the name in folders of earlier versions
             "selected_rows": num_rows,
             "num_inputs": task.num_inputs,
             "classes": task.class_names,
@@ -176,8 +178,9 @@ def summarize_task(task: Task, out, manifest: Mapping[str, Any]) -> str:
         lines.append(f"{split}: {written}, {truncated}, {counts['tokens']:,} tokens")
     head = f"--num-classes {len(task.class_names)}" if task.classes else "--num-classes 1 --regression-target"
     valid = ",".join(split for split in task.splits if split != "train")
+    folder = shlex.quote(str(out))
     lines.append(
-        f"fairseq-train {out} --task sentence_prediction --criterion sentence_prediction {head} --max-positions {n} "
+        f"fairseq-train {folder} --task sentence_prediction --criterion sentence_prediction {head} --max-positions {n} "
         "--init-token 0 --separator-token 2" + (f" --valid-subset {valid}" if valid != "valid" else "")
     )
     return "\n".join(lines)

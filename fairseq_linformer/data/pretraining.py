@@ -10,6 +10,7 @@ the sources. Its hash decides its split and shard, so the result does not depend
 
 import hashlib
 import os
+import shlex
 import signal
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files import check_new_folder, fingerprint, new_folder, sha256, write_json, write_lines
+from ..files import check_data_path, check_new_folder, fingerprint, new_folder, sha256, write_json, write_lines
 from .binarized import BinarizedWriter
 from .documents import BATCH_DOCUMENTS, import_datasets, load_documents, split_paragraphs
 from .manifest import MANIFEST, describe_source, library_versions
@@ -65,6 +66,7 @@ def prepare_corpus(
     if workers is not None and workers < 1:
         raise ValueError(f"--workers must be at least 1, got {workers}")
     check_new_folder(out)
+    check_data_path(out, "OUT")
     tokenizer = load_tokenizer(tokenizer_files)
     located = [locate_source(parse_source(source)) for source in sources]
     workers = workers or len(os.sched_getaffinity(0))
@@ -198,8 +200,7 @@ def _describe_empty(split: str, documents: int) -> str:
     if documents == 0:
         return "the sources have no documents with text"
     advice = "raise --valid-share" if split == "valid" else "lower --shards or --valid-share"
-    hint = "; documents in text are separated by blank lines" if documents < 10 else ""
-    return f"{split} is empty: none of the {documents:,} documents was assigned to it; {advice}{hint}"
+    return f"{split} is empty: none of the {documents:,} documents was assigned to it; {advice}"
 
 
 def _summarize(out: Path, manifest: dict[str, Any]) -> str:
@@ -208,7 +209,7 @@ def _summarize(out: Path, manifest: dict[str, Any]) -> str:
     train = sum((Counter(counts) for name, counts in splits.items() if name != "valid"), Counter())
     duplicates = sum(source["duplicate_documents"] for source in manifest["sources"])
     unknown = sum(counts["unknown"] for counts in splits.values())
-    shards = ":".join(str(out / f"shard{i}") for i in range(manifest["options"]["shards"]))
+    shards = shlex.quote(":".join(str(out / f"shard{i}") for i in range(manifest["options"]["shards"])))
     return (
         f"train: {train['documents']:,} documents, {train['words']:,} words, {train['tokens']:,} tokens; "
         f"valid: {splits['valid']['documents']:,} documents, {splits['valid']['tokens']:,} tokens; "

@@ -87,12 +87,12 @@ def read_lines(
     """
     if kind == "jsonl":
         for number, line in enumerate(lines, 1):
-            yield number, _parse_json(line)
+            if line.strip():
+                yield number, _parse_json(line)
         return
-    rows = _split_csv(lines) if kind == "csv" else split_tsv(lines)
+    rows = _split_csv(name, lines) if kind == "csv" else split_tsv(lines)
     header = columns if columns is not None else next(rows, (0, []))[1]
-    if len(set(header)) < len(header):
-        raise ValueError(f"{name} has a duplicate column in its header: {', '.join(header)}")
+    check_header(name, header)
     for number, fields in rows:
         if len(fields) == len(header):
             yield number, dict(zip(header, fields))
@@ -100,16 +100,29 @@ def read_lines(
             yield number, f"{len(fields)} columns instead of {len(header)}"
 
 
+def check_header(name, columns: Sequence[str]) -> None:
+    """Raise ValueError if two columns of a file have the same name."""
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"{name} has a duplicate column: {', '.join(columns)}")
+
+
 def split_tsv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """The number and the fields of each line."""
+    """The number and the fields of each line that is not empty."""
     for number, line in enumerate(lines, 1):
-        yield number, line.removesuffix("\n").removesuffix("\r").split("\t")
+        if text := line.removesuffix("\n").removesuffix("\r"):
+            yield number, text.split("\t")
 
 
-def _split_csv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+def _split_csv(name, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(sys.maxsize)  # the default is 131,072 characters
-    reader = csv.reader(lines)
-    return ((reader.line_num, fields) for fields in reader if fields)
+    reader, start = csv.reader(lines, strict=True), 1
+    try:
+        for fields in reader:
+            if fields:
+                yield reader.line_num, fields
+            start = reader.line_num + 1
+    except csv.Error as error:  # such as a quote that is not closed, which would swallow the next rows
+        raise ValueError(f"{name}, row from line {start:,} is not CSV: {error}") from None
 
 
 def _parse_json(line: str) -> Record:
@@ -128,13 +141,14 @@ def read_parquet(path) -> Iterator[tuple[int, Record]]:
 
     try:
         parquet = ParquetFile(path)
+        check_header(path, parquet.schema_arrow.names)
         features = Features.from_arrow_schema(parquet.schema_arrow)
         names = {column: feature.names for column, feature in features.items() if isinstance(feature, ClassLabel)}
         records = (record for batch in parquet.iter_batches() for record in batch.to_pylist())
         for number, record in enumerate(records, 1):
             for column, classes in names.items():
-                if record[column] in range(len(classes)):
-                    record[column] = classes[record[column]]
+                known = record[column] in range(len(classes))
+                record[column] = classes[record[column]] if known else None  # -1 is no label
             yield number, record
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{path} is not a parquet file, or is damaged: {first_line(error)}") from None
@@ -170,7 +184,8 @@ def build_row(location: str, record: Record, texts: Sequence[str], label: str | 
     if label is None:
         return Row(location, tuple(values))
     value = record.get(label)
-    name = "" if value is None else LINE_BREAKS.sub(" ", str(value)).strip()
+    is_label = isinstance(value, str | int | float) and value == value  # not NaN
+    name = LINE_BREAKS.sub(" ", str(value)).strip() if is_label else ""
     if not name or not is_unicode(name):
         return Row(location, problem=f"no label in {label}")
     return Row(location, tuple(values), name)

@@ -11,6 +11,7 @@ from ..errors import first_line
 from ..files import sha256
 from .tables import Row, build_row, check_columns, find_format, read_table
 from .tasks import OWN, Table, Task, own_task
+from .tokenizer_json import SYMBOLS
 
 ACL_IMDB = "aclImdb"
 """The folder of IMDB's official texts."""
@@ -147,6 +148,10 @@ def open_own(train, valid, texts: Sequence[str], label: str) -> tuple[Task, Task
     classes = sorted({str(row.label) for row in rows if not row.problem})
     if len(classes) < 2:
         raise ValueError(f"{train} must have at least two labels in {label}, got {classes[0]}")
+    if reserved := sorted({*SYMBOLS} & {*classes}):
+        raise ValueError(
+            f"labels of {train} must not be {', '.join(SYMBOLS)}, which fairseq reserves, got {reserved[0]}"
+        )
     return own_task(classes, len(texts)), source
 
 

@@ -76,6 +76,8 @@ def rewrite(settings: dict[str, Any], tokens: Sequence[str], entries: Sequence[s
         scores = dict(model["vocab"])
         model |= {"unk_id": UNK, "vocab": [[name, scores.get(token, 0.0)] for name, token in zip(entries, tokens)]}
     else:
+        if model.get("dropout") is not None:  # of BPE, which would make the IDs random
+            model["dropout"] = None
         if model.get("unk_token") is not None:
             model["unk_token"] = SYMBOLS[UNK]
         model["vocab"] = ids

@@ -79,13 +79,13 @@ def split_rows(rows: Iterable[T], max_rows: int, max_size: int, size_of: Callabl
 def build_target_lookup(classifier) -> Callable[[str], float]:
     """A function from a label to its score or class index; it raises ValueError or KeyError for an unknown label.
 
-    A label may be the class name, the class index (unless the names themselves are numbers), or the source's label for
-    a task with these class names.
+    A label may be the class name, or the source's label for a task with these class names. An index is no label: files
+    and models may number classes differently.
     """
     if classifier.is_score:
         return _parse_score
     names = normalize_names(classifier.names)
-    known: dict[str, int] = {} if is_numbered(names) else {str(i): i for i in range(len(names))}
+    known: dict[str, int] = {}
     for task in TASKS.values():
         if task.classes and sorted(task.class_names) == sorted(names):
             known.update({label: names.index(name) for label, name in task.classes.items()})

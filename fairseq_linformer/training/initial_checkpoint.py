@@ -128,10 +128,7 @@ def _convert(name: str, starts: Path, dry_run: bool) -> Path:
     if folder.exists():
         return folder / MODEL
     if dry_run:
-        raise ValueError(
-            f"{name} is not converted, and --dry-run writes nothing; convert it with `fairseq-linformer convert "
-            "from-transformers`, and pass the new model.pt"
-        )
+        raise ValueError(f"{name} is not converted, and --dry-run writes nothing; run without it, or convert it first")
     if config.is_file() and read_json(config).get("model_type") == "linformer":
         from ..checkpoints.huggingface import from_huggingface  # imports transformers, which takes seconds
 

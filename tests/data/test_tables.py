@@ -34,7 +34,7 @@ def test_parquet_has_names_of_classes(tmp_path):
     assert read(tmp_path / "a.parquet") == [
         Row("1", ("a",), "yes"),
         Row("2", problem="no text in text"),
-        Row("3", ("b",), "-1"),
+        Row("3", problem="no label in label"),
     ]
 
 
@@ -47,7 +47,6 @@ def test_files_without_a_header(tmp_path):
     "line, expected",
     [
         (b"too\tmany\t1", "3 columns instead of 2"),
-        (b"", "1 columns instead of 2"),
         (b"latin \xe4\t1", "not UTF-8"),
         (b"a\t\xe4", "no label in label"),
         (b" \xe2\x80\x83 \t1", "no text in text"),
@@ -67,6 +66,19 @@ def test_long_and_broken_fields_of_csv(tmp_path):
     assert [(row.texts, row.label) for row in read(tmp_path / "a.csv")] == [(("x" * 200_000,), "1"), (("a b",), "0")]
 
 
+def test_blank_lines_are_skipped(tmp_path):
+    (tmp_path / "a.tsv").write_text("text\tlabel\n\na\t1\n\n")
+    (tmp_path / "a.jsonl").write_text('\n{"text": "a", "label": 1}\n\n')
+    rows = [Row("3", ("a",), "1")], [Row("2", ("a",), "1")]
+    assert (read(tmp_path / "a.tsv"), read(tmp_path / "a.jsonl")) == rows
+
+
+@pytest.mark.parametrize("value", ["NaN", "null", "[0]", '{"v": 0}', '" "'])
+def test_values_of_json_that_are_no_label(value, tmp_path):
+    (tmp_path / "a.jsonl").write_text(f'{{"text": "a", "label": {value}}}\n')
+    assert read(tmp_path / "a.jsonl") == [Row("1", problem="no label in label")]
+
+
 @pytest.mark.parametrize("value", ["null", "3", '""', '" \\n"', '"\\ud800"'])
 def test_values_of_json_that_are_no_text(value, tmp_path):
     (tmp_path / "a.jsonl").write_text(f'{{"text": {value}, "label": 1}}\n')
@@ -77,6 +89,7 @@ def test_values_of_json_that_are_no_text(value, tmp_path):
 @pytest.mark.parametrize(
     "name, content, message",
     [
+        ("a.csv", b'text,label\na,1\n"b,0\nc,1\n', "a.csv, row from line 3 is not CSV: unexpected end of data"),
         ("a.zip", b"PK", "a.zip must end in one of .tsv.*; archives must be unpacked"),
         ("a.tsv", b"text\ttext\n", "a.tsv has a duplicate column"),
         ("a.parquet", b"", "a.parquet is not a parquet file"),

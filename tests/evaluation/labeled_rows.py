@@ -4,12 +4,11 @@ import json
 
 from ..checkpoint_fixtures import TEXT
 
+NAMES = ["animal: cat", "dog"]
 ROWS = [
-    (text, i % 2)
+    (text, NAMES[i % 2])
     for i, text in enumerate([*TEXT, "cat", "the mat the mat the mat the mat the mat the mat the mat", "a dog"] * 3)
 ]
-
-NAMES = ["animal: cat", "dog"]
 
 
 def read_predictions(path):

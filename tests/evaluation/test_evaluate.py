@@ -39,7 +39,7 @@ def test_predictions_equal_a_loop_with_fairseqs_interface(evaluate, finetuned, p
     np.testing.assert_allclose(probabilities, expected, atol=2e-6)
     assert [row["prediction"] for row in rows] == [NAMES[c] for c in expected.argmax(1)]
     assert [row["row"] for row in rows] == list(range(1, len(ROWS) + 1))
-    accuracy = (expected.argmax(1) == [label for _, label in ROWS]).mean()
+    accuracy = (expected.argmax(1) == [NAMES.index(label) for _, label in ROWS]).mean()
     assert summary["scores"]["accuracy"]["value"] == accuracy and f"{100 * accuracy:.2f} %" in report
     assert summary["throughput"]["rows"] == len(ROWS)
 

@@ -10,7 +10,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import TEXT, finetune_classifier
-from .labeled_rows import ROWS
+from .labeled_rows import NAMES, ROWS
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_numbered_labels_in_another_order(evaluate, finetuned, tmp_path):
     folder.mkdir()
     for name in ("train", "dev"):
         (folder / f"{name}.tsv").write_text(
-            "".join(["sentence\tlabel\n", *(f"{text}\t{label}\n" for text, label in ROWS)])
+            "".join(["sentence\tlabel\n", *(f"{text}\t{NAMES.index(label)}\n" for text, label in ROWS)])
         )
     num_correct = {}
     for order in ("01", "10"):
@@ -104,7 +104,7 @@ def test_numbered_labels_in_another_order(evaluate, finetuned, tmp_path):
         found = json.loads((tmp_path / f"{order}.json").read_text())
         num_correct[order] = np.trace(found["confusion"])
         assert found["classes"] == list(order) and np.sum(found["confusion"], 1).tolist() == [
-            sum(label == int(name) for _, label in ROWS) for name in order
+            sum(NAMES.index(label) == int(name) for _, label in ROWS) for name in order
         ]
     assert num_correct["01"] + num_correct["10"] == len(ROWS) and num_correct["01"] != num_correct["10"]
 

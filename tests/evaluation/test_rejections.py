@@ -16,9 +16,13 @@ def change(path, edit):
     torch.save(checkpoint, path)
 
 
-def test_numbered_labels_fit_any_names(evaluate, finetuned, table, tmp_path):
-    (tmp_path / "labels.txt").write_text("a 1\nb 1\n")
-    assert "accuracy" in evaluate(finetuned, table, "--device", "cpu", "--labels", tmp_path / "labels.txt")
+@pytest.mark.parametrize("names", ["a 1\nb 1\n", "1 1\n2 1\n"])
+def test_numbers_are_not_taken_for_indices_of_classes(names, evaluate, finetuned, tmp_path):
+    (tmp_path / "labels.txt").write_text(names)
+    (tmp_path / "rows.tsv").write_text("sentence\tlabel\ncat\t0\ndog\t1\n")
+    shown = ", ".join(name.split()[0] for name in names.splitlines())
+    message = evaluate(finetuned, tmp_path / "rows.tsv", "--device", "cpu", "--labels", tmp_path / "labels.txt")
+    assert f"rows.tsv:2: unknown label '0'; the model's classes are {shown}" in message
 
 
 def test_data_with_another_dictionary_or_labels_is_rejected(evaluate, finetuned, pieces, tmp_path):
