@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from fairseq_linformer.files import new_folder, open_atomic
+from fairseq_linformer.files import new_folder, open_atomic, write_lines
 
 from .forked_worker import reset_signals
 
@@ -76,3 +76,15 @@ def test_nohup_is_respected(tmp_path):
     ignore = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
     done = subprocess.run([sys.executable, "-c", hang_up, str(tmp_path / "out")], preexec_fn=ignore)
     assert done.returncode == 0 and (tmp_path / "out/half").exists()
+
+
+def test_write_lines_is_atomic(tmp_path):
+    write_lines(tmp_path / "a.txt", ["whole"])
+
+    def lines():
+        yield "half"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_lines(tmp_path / "a.txt", lines())
+    assert (tmp_path / "a.txt").read_text() == "whole\n" and len(list(tmp_path.iterdir())) == 1

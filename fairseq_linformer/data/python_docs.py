@@ -13,7 +13,6 @@ characters in total. Sources are parsed, not imported: imports have side effects
 browser). The output is deterministic for a given Python version.
 """
 
-import argparse
 import ast
 import hashlib
 import re
@@ -123,30 +122,23 @@ def collect_documents(library: Path) -> list[Document]:
     return list(documents.values())
 
 
-def build_examples(documents: list[Document], num_classes: int = NUM_CLASSES) -> dict[str, list[tuple[str, str]]]:
+def build_examples(documents: list[Document]) -> dict[str, list[tuple[str, str]]]:
     """Build the task "which package is this docstring from?".
 
-    The classes are the ``num_classes`` packages with the most docstrings. Their names are replaced in all examples, so
+    The classes are the ``NUM_CLASSES`` packages with the most docstrings. Their names are replaced in all examples, so
     that the text does not contain the label; examples that become duplicates are dropped.
 
     Returns:
         ``{"train": [(text, label), ...], "valid": [...]}``, split as ``text/valid.txt`` is.
-
-    Raises:
-        ValueError: ``num_classes`` is below 2, or there are fewer packages.
     """
-    if num_classes < 2:
-        raise ValueError(f"classes must be at least 2, got {num_classes}")
     candidates = [
         (document.package, document)
         for document in documents
         if document.package and not document.package.startswith("_") and len(document.text.split()) >= MIN_WORDS
     ]
     counts = Counter(package for package, _ in candidates)
-    if len(counts) < num_classes:
-        raise ValueError(f"classes must be at most {len(counts)}, the packages with docstrings, got {num_classes}")
     # By count, then by name: ties must not depend on the file system.
-    names = sorted(counts, key=lambda name: (-counts[name], name))[:num_classes]
+    names = sorted(counts, key=lambda name: (-counts[name], name))[:NUM_CLASSES]
     hidden = re.compile(r"\b({})\b".format("|".join(map(re.escape, names))), re.IGNORECASE)
 
     examples: dict[str, list[tuple[str, str]]] = {"train": [], "valid": []}
@@ -160,20 +152,11 @@ def build_examples(documents: list[Document], num_classes: int = NUM_CLASSES) ->
     return examples
 
 
-def write_corpus(out, library: Path | None = None, num_classes: int = NUM_CLASSES) -> None:
-    """Write text and task to the folder ``out``; each file is written atomically.
-
-    Args:
-        library: folder of the standard library; by default that of the running Python.
-        num_classes: of the task.
-
-    Raises:
-        ValueError: ``library`` has too few documents, or ``num_classes`` is below 2.
-        OSError: ``out`` cannot be written.
-    """
+def write_corpus(out, library: Path) -> None:
+    """Write text and task of a standard library to the folder ``out``; ValueError if it has no documented source."""
     out = Path(out)
-    documents = collect_documents(library or Path(sysconfig.get_path("stdlib")))
-    examples = build_examples(documents, num_classes)
+    documents = collect_documents(library)
+    examples = build_examples(documents)
     for split in ("train", "valid"):
         lines: list[str] = []
         for document in documents:
@@ -185,21 +168,5 @@ def write_corpus(out, library: Path | None = None, num_classes: int = NUM_CLASSE
         write_lines(out / "task" / f"{split}.label", (label for _, label in examples[split]))
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line described in this module's docstring."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fairseq_linformer.data.python_docs",
-        description="Write Python's own documentation as pretraining text and a classification task.",
-    )
-    parser.add_argument("out", metavar="OUT", help="folder for text/ and task/")
-    parser.add_argument("--library", type=Path, help="standard library to read (default: that of this Python)")
-    parser.add_argument("--classes", type=int, default=NUM_CLASSES, help="classes of the task (default: %(default)s)")
-    options = parser.parse_args(arguments)
-    try:
-        write_corpus(options.out, options.library, options.classes)
-    except (OSError, ValueError) as error:
-        sys.exit(f"python_docs: {error}")
-
-
 if __name__ == "__main__":
-    main()
+    write_corpus(sys.argv[1], Path(sysconfig.get_path("stdlib")))

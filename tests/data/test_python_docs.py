@@ -1,16 +1,19 @@
 """Python's documentation as a corpus: from a small library with known text, and from this Python."""
 
+import subprocess
+import sys
+
 import pytest
 
 from fairseq_linformer.data import python_docs
-from fairseq_linformer.files import write_lines
 
 CLASS_WORDS = {"ham": "salted and smoked", "jam": "boiled with sugar"}
 
 
 @pytest.fixture
-def library(tmp_path):
+def library(tmp_path, monkeypatch):
     """A standard library of two packages, a top-level module, topics, and files to skip."""
+    monkeypatch.setattr(python_docs, "NUM_CLASSES", 2)
     root = tmp_path / "lib"
 
     def put(name, text):
@@ -46,7 +49,7 @@ def test_documents_are_unique_and_ordered(library):
 
 def test_splits_are_disjoint_and_the_task_has_the_same_split(library, tmp_path):
     out = tmp_path / "out"
-    python_docs.main([str(out), "--library", str(library), "--classes", "2"])
+    python_docs.write_corpus(out, library)
 
     def read(name):
         return (out / name).read_text(encoding="utf-8")
@@ -67,7 +70,7 @@ def test_splits_are_disjoint_and_the_task_has_the_same_split(library, tmp_path):
 
 def test_output_is_deterministic(library, tmp_path):
     for out in ("one", "two"):
-        python_docs.write_corpus(tmp_path / out, library, num_classes=2)
+        python_docs.write_corpus(tmp_path / out, library)
     files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*.*"))
     assert [file.as_posix() for file in files] == [
         "task/train.input0",
@@ -89,42 +92,9 @@ def test_split_of_a_document_depends_on_its_text_only(library):
     assert all(after[text] == before[text] for text in before)
 
 
-@pytest.mark.parametrize("defect", ["no library", "too few packages", "no classes", "unwritable"])
-def test_error_messages_are_one_line(library, tmp_path, defect):
-    arguments = [str(tmp_path / "out"), "--library", str(library), "--classes", "2"]
-    if defect == "no library":
-        arguments[2] = str(tmp_path / "nothing")
-        expected = "nothing"
-    elif defect == "too few packages":
-        arguments[4] = "3"
-        expected = "classes must be at most 2"
-    elif defect == "no classes":
-        arguments[4] = "0"
-        expected = "classes must be at least 2"
-    else:
-        (tmp_path / "out").write_text("a file, not a folder")
-        expected = "Not a directory"
-    with pytest.raises(SystemExit) as error:
-        python_docs.main(arguments)
-    assert expected in str(error.value) and "\n" not in str(error.value)
-
-
-def test_write_lines_is_atomic(tmp_path):
-    write_lines(tmp_path / "a.txt", ["whole"])
-
-    def lines():
-        yield "half"
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_lines(tmp_path / "a.txt", lines())
-    assert (tmp_path / "a.txt").read_text() == "whole\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
-
-
 @pytest.mark.slow
 def test_this_python_has_enough_documentation(tmp_path):
-    python_docs.write_corpus(tmp_path)
+    subprocess.run([sys.executable, "-m", "fairseq_linformer.data.python_docs", tmp_path], check=True)
     train = (tmp_path / "text/train.txt").read_text(encoding="utf-8")
     assert len(train) > 1_500_000
     labels = (tmp_path / "task/valid.label").read_text().split()

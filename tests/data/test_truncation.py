@@ -63,14 +63,6 @@ def test_head_and_tail_lengths_of_sun_et_al():
     assert ids.tolist() == [*range(10, 138), *range(610 - 382, 610), 610]
 
 
-def test_pair_is_truncated_only_beyond_n(tmp_path):
-    """A pair of exactly n tokens, and pairs that are one and two tokens too long."""
-    a, b = [10] * 5, [11] * 4
-    for n, expected in ((13, (5, 4, 0)), (12, (4, 4, 1)), (11, (4, 3, 1))):
-        ids, sizes, count = truncate(*zip(arrays([a]), arrays([b])), n)
-        assert (sizes[0][0] - 1, sizes[1][0] - 1, count) == expected
-
-
 def test_rejected_n_and_truncation():
     for n, inputs in ((2, 1), (5, 2), (-1, 1)):
         with pytest.raises(ValueError, match=f"max-positions .* {3 * inputs} .*got {n}"):
