@@ -29,7 +29,7 @@ from ..files import read_json, write_json
 from ..models.shapes import PADDING_IDX
 from ..resources import CONFIGS
 from ..training import local, run_folder
-from ..training.job import TrainingJob, quote
+from ..training.job import PATH_OPTIONS, TrainingJob, quote
 from ..training.restore import LAST
 from .result import Inputs
 from .scales import VALID_BATCHES, Scale
@@ -247,7 +247,9 @@ class Runs:
                 made = resize(last, run.model.n) if run.model.k is None else convert(last, run.model, run.seed)
                 write_checkpoint(made, checkpoint)
         job = self.job(run, checkpoint)
-        local.train(job, run.updates, advice="move it away, or use another --runs")
+        # A complete run may have been moved together with what it was trained from.
+        ignore = PATH_OPTIONS if (folder / run_folder.DONE).exists() else ()
+        local.train(job, run.updates, ignore, "move it away, or use another --runs")
         return Trained(folder, run.model, checkpoint)
 
     def job(self, run: Run, checkpoint: Path | None) -> TrainingJob:

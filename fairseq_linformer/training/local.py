@@ -5,12 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
 from ..signals import handle, hangup_signals
 from . import run_folder
-from .job import PATH_OPTIONS, TrainingJob
+from .job import TrainingJob
 from .progress import TrainingProgress
 from .restore import LAST
 from .stopping import STOPPED
@@ -18,21 +19,19 @@ from .stopping import STOPPED
 _PR_SET_PDEATHSIG = 1  # Linux's prctl: signal sent when the parent dies
 
 
-def train(job: TrainingJob, updates: int, advice: str = "choose another --name") -> None:
+def train(job: TrainingJob, updates: int, ignore: Sequence[str] = (), advice: str = "choose another --name") -> None:
     """Start or resume training in its run folder; does nothing if it is complete.
 
     Args:
         updates: total number of updates.
-        advice: as for ``check_run_folder``.
+        ignore, advice: as for ``check_run_folder``.
 
     Raises:
         ValueError: as ``check_run_folder``; or training failed.
         KeyboardInterrupt: a signal has stopped it, and it is saved; call again to resume.
     """
-    is_complete = (job.folder / run_folder.DONE).exists()
-    # A complete run may have been moved together with what it was trained from.
-    run_folder.check_run_folder(job, PATH_OPTIONS if is_complete else (), advice)
-    if is_complete:
+    run_folder.check_run_folder(job, ignore, advice)
+    if (job.folder / run_folder.DONE).exists():
         return
     last_line = ""
     worker = start_worker(job)

@@ -160,7 +160,7 @@ def test_a_conversion_has_the_seed_of_its_run(text, tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "convert", lambda checkpoint, model, seed: seeds.append(seed))
     monkeypatch.setattr(run_module, "read_checkpoint", lambda path: {})
     monkeypatch.setattr(run_module, "write_checkpoint", lambda checkpoint, path: path.touch())
-    monkeypatch.setattr(run_module.local, "train", lambda *arguments: True)
+    monkeypatch.setattr(run_module.local, "train", lambda *arguments, **options: True)
     for seed in (1, 2):
         Runs(SCALES["smoke"], tmp_path, text).train(compared_run(Model(16, 8), SCALES["smoke"], seed))
     assert seeds == [1, 2]
