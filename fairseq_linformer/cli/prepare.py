@@ -3,10 +3,11 @@
 import argparse
 from pathlib import Path
 
-from ..data.pretraining import MAX_SHARDS, VALID_SHARE
+from ..data.options import MAX_SHARDS, VALID_SHARE
 from ..data.sources import PRESETS
 from ..data.task_sources import TaskFiles, open_own, open_source
 from ..data.tasks import OWN, TASKS, Task
+from ..data.tokenizer_files import TokenizerFiles
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
 from ..files import check_new_folder
 from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation, tokenizer_files
@@ -85,9 +86,14 @@ def _add_sentencepiece(subcommands) -> None:
 def _pretraining(options: argparse.Namespace) -> str:
     from ..data.pretraining import prepare_corpus
 
-    tokenizer = tokenizer_files(options)
-    assert tokenizer is not None  # one of the options is required
-    return prepare_corpus(options.out, options.source, tokenizer, options.valid_share, options.shards, options.workers)
+    files = _required_tokenizer(options)
+    return prepare_corpus(options.out, options.source, files, options.valid_share, options.shards, options.workers)
+
+
+def _required_tokenizer(options: argparse.Namespace) -> TokenizerFiles:
+    files = tokenizer_files(options)
+    assert files is not None  # argparse requires one of the options
+    return files
 
 
 def _sentencepiece(options: argparse.Namespace) -> str:
@@ -174,9 +180,7 @@ def _prepare(task: Task, source: TaskFiles, options: argparse.Namespace) -> str:
     from ..data.prepare_task import prepare_task, summarize_task
     from ..data.tokenizer import load_tokenizer
 
-    files = tokenizer_files(options)
-    assert files is not None  # one of the options is required
     num_rows = {split: rows for split in ("train", "valid") if (rows := getattr(options, f"{split}_rows")) is not None}
     limits = (options.max_positions, options.truncation, num_rows)
-    manifest = prepare_task(task, options.out, source, load_tokenizer(files), *limits)
+    manifest = prepare_task(task, options.out, source, load_tokenizer(_required_tokenizer(options)), *limits)
     return summarize_task(task, options.out, manifest)

@@ -24,14 +24,10 @@ from ..files import check_data_path, check_new_folder, fingerprint, new_folder, 
 from .binarized import BinarizedWriter
 from .documents import BATCH_DOCUMENTS, import_datasets, load_documents, split_paragraphs
 from .manifest import MANIFEST, describe_source, library_versions
+from .options import MAX_SHARDS, VALID_SHARE
 from .sources import locate_source, parse_source
 from .tokenizer import UNK, Tokenizer, load_tokenizer
 from .tokenizer_files import TokenizerFiles
-
-VALID_SHARE = 0.005
-"""Share of the documents for validation."""
-MAX_SHARDS = 256
-"""Each shard has three open files."""
 
 
 def prepare_corpus(
