@@ -10,8 +10,9 @@
 #   NODES=2 NODE_RANK=0 MASTER_ADDR=node0 scripts/torchrun.sh +run=n512-k256-layerwise task.data=$PWD/data/BIN
 #   NODES=2 NODE_RANK=1 MASTER_ADDR=node0 scripts/torchrun.sh +run=n512-k256-layerwise task.data=$PWD/data/BIN
 #
-# Arguments are overrides, --config, --device, --runs and --name, as for `fairseq-linformer submit`. PYTHON is the interpreter (default: .venv/bin/python). On Ctrl-C or
-# TERM the current update is finished and a checkpoint is saved; rerun the command to resume.
+# Arguments are overrides, --config, --device, --runs and --name, as for `fairseq-linformer submit`. PYTHON is the
+# interpreter (default: .venv/bin/python). On Ctrl-C or TERM the current update is finished and a checkpoint is saved;
+# rerun the command to resume.
 set -euo pipefail
 root=$(dirname "$0")/..
 [ ! -d "$root/fairseq_linformer" ] || cd "$root" # in a source tree; an installed script stays in the current folder

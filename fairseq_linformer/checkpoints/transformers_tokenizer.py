@@ -35,8 +35,8 @@ def find_tokenizer(
         files: kind and path of the tokenizer.
 
     Returns:
-        The tokenizer for ``transformers``, and its files by name. It is a fast one
-        unless the dictionary has other tokens than the tokenizer; ``why_slow`` of the slow one is the reason.
+        The tokenizer for ``transformers``, and its files by name. It is a fast one wherever that has the same token
+        IDs; otherwise ``why_slow`` of the slow one is the reason.
 
     Raises:
         ValueError: a file is missing or invalid.
