@@ -231,12 +231,3 @@ def read_cell(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not content.keys() >= {*REQUIRED_KEYS}:
         raise ValueError(f"{path} is not a benchmark cell: it must have {', '.join(REQUIRED_KEYS)}")
     return content
-
-
-def read_cells(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """Read all cells of a kind, such as ``inference``, in a folder.
-
-    Raises:
-        ValueError: a file is damaged.
-    """
-    return [read_cell(path) for path in sorted(Path(folder).glob(f"{kind}-*.json"))]

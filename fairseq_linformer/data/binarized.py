@@ -26,7 +26,7 @@ class BinarizedWriter:
         dtype: of the token IDs, ``uint16`` or ``uint32``.
     """
 
-    def __init__(self, prefix, dtype):
+    def __init__(self, prefix, dtype) -> None:
         self._dtype, self._index = np.dtype(dtype), Path(f"{prefix}.idx")
         self._index.parent.mkdir(parents=True, exist_ok=True)
         self._tokens = open(f"{prefix}.bin", "wb")

@@ -154,7 +154,7 @@ def check_overrides(overrides: Sequence[str], own: Sequence[str]) -> None:
     keys = [*FIXED, *(each.lstrip("+").partition("=")[0] for each in own)]
     for word in overrides:
         key = word.lstrip("+~").partition("=")[0]
-        if any(f"{one}.".startswith(f"{other}.") for each in keys for one, other in ((each, key), (key, each))):
+        if any(f"{each}.".startswith(f"{key}.") or f"{key}.".startswith(f"{each}.") for each in keys):
             raise ValueError(f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set it")
 
 

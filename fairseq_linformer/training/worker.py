@@ -50,7 +50,8 @@ def main(words: list[str] | None = None) -> int:
             raise ValueError(f"{missing[0]} is not set; start workers with scripts/torchrun.sh or `submit`")
         rank, world_size, local_rank = (int(os.environ[name]) for name in VARIABLES)
         job = build_training_job(parse_job_arguments(words), world_size)
-        if (job.folder / DONE).exists() and not check_run_folder(job):
+        if (job.folder / DONE).exists():
+            check_run_folder(job)
             print(f"training is already complete: {job.folder}")
             return 0
         if job.device == "cpu":

@@ -109,7 +109,7 @@ def test_damaged_cells_are_rejected(folder):
     for content in ("{", "[]", '{"name": "counts-n2"}'):
         (folder / "counts-n2.json").write_text(content)
         with pytest.raises(ValueError, match="counts-n2.json"):
-            cells.read_cells(folder, "counts")
+            cells.read_cell(folder / "counts-n2.json")
 
 
 def test_options_as_part_of_a_name():

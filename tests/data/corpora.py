@@ -76,11 +76,6 @@ def read(out):
     }
 
 
-def content(out):
-    """Content of each file in a folder."""
-    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
-
-
 def compressed(opener, suffix):
     def write(folder, documents):
         plain = write_text(folder / "plain", documents)

@@ -159,10 +159,11 @@ def write_reviews(folder):
     return folder / "aclImdb"
 
 
+def content(out):
+    """Content of each file in a folder."""
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
 def bins(out):
     """Content of each file in a folder, except the manifest."""
-    return {
-        path.relative_to(out).as_posix(): path.read_bytes()
-        for path in out.rglob("*")
-        if path.is_file() and path.name != "manifest.json"
-    }
+    return {name: found for name, found in content(out).items() if name != "manifest.json"}

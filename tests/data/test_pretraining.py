@@ -15,18 +15,8 @@ from fairseq_linformer.data import pretraining
 from fairseq_linformer.data.tokenizer import GPT2
 
 from ..fairseq_preprocessing import write_gpt2
-from .corpora import (
-    SOURCES,
-    build_documents,
-    content,
-    prepare,
-    read,
-    reference,
-    sentences,
-    write_json,
-    write_rows,
-    write_text,
-)
+from .corpora import SOURCES, build_documents, prepare, read, reference, sentences, write_json, write_rows, write_text
+from .task_files import content
 
 ROOT = Path(pretraining.__file__).parents[2]
 

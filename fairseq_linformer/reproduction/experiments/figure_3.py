@@ -244,7 +244,7 @@ def slurm_overrides(model: Model, seed: int) -> list[str]:
     return words + [f"common.seed={seed}"] * (seed != 1)
 
 
-def slurm_jobs(panel: str, runs="runs", tasks=None, device: str = "cuda") -> list[TrainingJob]:
+def slurm_jobs(panel: str, runs, tasks, device: str) -> list[TrainingJob]:
     """The Slurm array of a panel, the first seed of every model first."""
     scale = SCALES["paper"]
     models = [(model, seed) for seed in scale.seeds for model in models_of(panel, scale).values()]
