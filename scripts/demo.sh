@@ -11,13 +11,14 @@
 # cores. Rerun to resume; delete the folder to start over.
 set -euo pipefail
 
+scripts=$(cd "$(dirname "$0")" && pwd)
 demo=${1:-${DEMO_DIR:-}}
 # FOLDER is relative to the caller's working directory.
 [ -z "$demo" ] || demo=$(mkdir -p "$demo" && cd "$demo" && pwd)
 # In an active environment with the package, the demo runs in the current folder; else in this source tree, which is
 # installed first.
 if [ -z "${VIRTUAL_ENV:-}" ] || ! [ -x "$VIRTUAL_ENV/bin/fairseq-linformer" ]; then
-    cd "$(dirname "$0")/.."
+    cd "$scripts/.."
     scripts/setup.sh
     source .venv/bin/activate
 fi
@@ -54,24 +55,14 @@ delete_if_truncated() {
     [ ! -e "$1" ] || python -m zipfile -t "$1" > /dev/null 2>&1 || rm "$1"
 }
 
-# Text and a labeled task, a tokenizer of 1,000 pieces, and fairseq's binarized data.
-step corpus python -m fairseq_linformer.data.python_docs "$demo/corpus"
-step pieces python -m fairseq_linformer.data.sentencepiece_model train "$demo/spm" \
-    --input "$demo/corpus/text/train.txt" --vocab-size 1000 --fold-case
-step encode python -m fairseq_linformer.data.sentencepiece_model encode "$demo/spm/spm.model" \
-    --input "$demo"/corpus/{text/{train,valid}.txt,task/{train,valid}.input0} \
-    --output "$demo"/pieces/{text/{train,valid}.txt,task/{train,valid}.input0}
-step binarize-text fairseq-preprocess --only-source --srcdict "$demo/spm/dict.txt" \
-    --trainpref "$demo/pieces/text/train.txt" --validpref "$demo/pieces/text/valid.txt" \
-    --destdir "$demo/bin/text"
-step binarize-inputs fairseq-preprocess --only-source --srcdict "$demo/spm/dict.txt" \
-    --trainpref "$demo/pieces/task/train.input0" --validpref "$demo/pieces/task/valid.input0" \
-    --destdir "$demo/bin/task/input0"
-# fairseq does not overwrite a dictionary, even a truncated one.
-[ -e "$demo/done/binarize-labels" ] || rm -rf "$demo/bin/task/label"
-step binarize-labels fairseq-preprocess --only-source \
-    --trainpref "$demo/corpus/task/train.label" --validpref "$demo/corpus/task/valid.label" \
-    --destdir "$demo/bin/task/label"
+# Text and a labeled task, a tokenizer of 1,000 pieces, and fairseq's data.
+text=$demo/data/text/shard0 task=$demo/data/task
+step corpus python "$scripts/python_docs.py" "$demo/corpus"
+step tokenizer fairseq-linformer prepare sentencepiece "$demo/spm" --source "$demo/corpus/text.txt" --vocab-size 1000 --fold-case
+step prepare-text fairseq-linformer prepare pretraining "$demo/data/text" --source "$demo/corpus/text.txt" \
+    --sentencepiece-model "$demo/spm/spm.model" --valid-share 0.1
+step prepare-task fairseq-linformer prepare own "$task" --train "$demo/corpus/train.tsv" --valid "$demo/corpus/valid.tsv" \
+    --text-column text --label-column package --sentencepiece-model "$demo/spm/spm.model" --max-positions $n
 
 # Two options below differ from fairseq's defaults:
 #   --required-batch-size-multiple 1   otherwise the last batch is dropped, in validation too, unless its size is a
@@ -83,7 +74,7 @@ step binarize-labels fairseq-preprocess --only-source \
 # of a model without context.
 hold=$((updates * 7 / 10))
 warmup=$((updates / 10))
-pretrain=(fairseq-train "$demo/bin/text" --user-dir "$plugin"
+pretrain=(fairseq-train "$text" --user-dir "$plugin"
     --task masked_lm --criterion masked_lm --tokens-per-sample $n --sample-break-mode none
     --arch linformer_roberta_tiny --max-positions $n --projected-dim $k --sharing headwise
     --encoder-normalize-before --dropout 0 --attention-dropout 0
@@ -95,7 +86,7 @@ pretrain=(fairseq-train "$demo/bin/text" --user-dir "$plugin"
 delete_if_truncated "$demo/untrained/checkpoint_last.pt"
 step untrained "${pretrain[@]}" --lr-scheduler fixed --lr 0 --max-update 1 \
     --disable-validation --save-dir "$demo/untrained"
-step validate-before fairseq-validate "$demo/bin/text" --user-dir "$plugin" \
+step validate-before fairseq-validate "$text" --user-dir "$plugin" \
     --task masked_lm --path "$demo/untrained/checkpoint_last.pt" \
     --batch-size 128 --required-batch-size-multiple 1 --cpu --num-workers 0 --log-format json
 delete_if_truncated "$demo/pretrain/checkpoint_last.pt"
@@ -103,15 +94,15 @@ step pretrain "${pretrain[@]}" --lr-scheduler tri_stage --lr 2e-3 --warmup-steps
     --hold-steps $hold --decay-steps $((updates - warmup - hold)) --final-lr-scale 0.05 \
     --max-update "$updates" --save-interval-updates 500 --keep-interval-updates 1 \
     --save-dir "$demo/pretrain" --tensorboard-logdir "$demo/pretrain/tensorboard"
-step validate-after fairseq-validate "$demo/bin/text" --user-dir "$plugin" \
+step validate-after fairseq-validate "$text" --user-dir "$plugin" \
     --task masked_lm --path "$demo/pretrain/checkpoint_last.pt" \
     --batch-size 128 --required-batch-size-multiple 1 --cpu --num-workers 0 --log-format json
 
 # Finetuning: the same model with a classification head on <s> (token ID 0).
 delete_if_truncated "$demo/finetune/checkpoint_last.pt"
-step finetune fairseq-train "$demo/bin/task" --user-dir "$plugin" \
+step finetune fairseq-train "$task" --user-dir "$plugin" \
     --task sentence_prediction --criterion sentence_prediction --num-classes 8 \
-    --classification-head-name packages --init-token 0 --shorten-method truncate \
+    --classification-head-name packages --init-token 0 \
     --arch linformer_roberta_tiny --max-positions $n --projected-dim $k --sharing headwise \
     --encoder-normalize-before --dropout 0.1 --attention-dropout 0.1 \
     --finetune-from-model "$demo/pretrain/checkpoint_last.pt" \
@@ -122,7 +113,7 @@ step finetune fairseq-train "$demo/bin/task" --user-dir "$plugin" \
     --cpu --num-workers 1 --data-buffer-size 0 --seed 1 \
     --no-epoch-checkpoints --log-format json --log-interval 50 \
     --save-dir "$demo/finetune" --tensorboard-logdir "$demo/finetune/tensorboard"
-step score fairseq-validate "$demo/bin/task" --user-dir "$plugin" \
+step score fairseq-validate "$task" --user-dir "$plugin" \
     --task sentence_prediction --criterion sentence_prediction \
     --classification-head-name packages --path "$demo/finetune/checkpoint_best.pt" \
     --batch-size 128 --required-batch-size-multiple 1 --cpu --num-workers 0 --log-format json

@@ -20,19 +20,16 @@ export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=${OMP_NUM_THRE
 
 if [ "${1:-}" = --prepare ]; then
     data=$out/data
-    "$python" -m fairseq_linformer.data.python_docs "$data/corpus"
-    "$python" -m fairseq_linformer.data.sentencepiece_model train "$data/spm" --input "$data/corpus/text/train.txt" --vocab-size 1000 --fold-case
-    "$python" -m fairseq_linformer.data.sentencepiece_model encode "$data/spm/spm.model" \
-        --input "$data"/corpus/{text/{train,valid}.txt,task/{train,valid}.input0} \
-        --output "$data"/pieces/{text/{train,valid}.txt,task/{train,valid}.input0}
-    # Words that never occur fill the dictionary to the size of GPT-2's, so that rates are those of a base model.
+    rm -rf "$data"
+    "$python" scripts/python_docs.py "$data/corpus"
+    prepare() { "$python" -m fairseq_linformer.cli prepare "$@"; }
+    tokenizer=(--sentencepiece-model "$data/spm/spm.model")
+    prepare sentencepiece "$data/spm" --source "$data/corpus/text.txt" --vocab-size 1000 --fold-case
+    prepare pretraining "$data/text" --source "$data/corpus/text.txt" "${tokenizer[@]}" --valid-share 0.1
+    prepare own "$data/task" --train "$data/corpus/train.tsv" --valid "$data/corpus/valid.tsv" --text-column text --label-column package "${tokenizer[@]}"
+    # Words that never occur fill the dictionaries to the size of GPT-2's, so that rates are those of a base model.
     words=$(wc -l < "$data/spm/dict.txt")
-    { cat "$data/spm/dict.txt"; for ((i = words; i < ${WORDS:-50260}; i++)); do echo "unused$i 0"; done; } > "$data/dict.txt"
-    binarize() { "$python" -m fairseq_cli.preprocess --only-source --trainpref "$1/train$2" --validpref "$1/valid$2" --destdir "$3" "${@:4}"; }
-    rm -rf "$data/bin"
-    binarize "$data/pieces/text" .txt "$data/bin/text" --srcdict "$data/dict.txt"
-    binarize "$data/pieces/task" .input0 "$data/bin/task/input0" --srcdict "$data/dict.txt"
-    binarize "$data/corpus/task" .label "$data/bin/task/label"
+    for ((i = words; i < ${WORDS:-50260}; i++)); do echo "unused$i 0"; done | tee -a "$data/text/shard0/dict.txt" >> "$data/task/input0/dict.txt"
     [ -z "${NO_WHEELS:-}" ] || exit 0
     wheel=(--no-deps --dest "$out/wheels")
     "$python" -m pip download "${wheel[@]}" --no-binary :all: --no-build-isolation fairseq-fixed==0.12.3.1

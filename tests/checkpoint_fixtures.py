@@ -8,6 +8,7 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_linformer.data import sentencepiece_model
+from fairseq_linformer.data.tokenizer import SentencePiece
 from fairseq_linformer.models import LinformerRobertaModel
 
 from . import fairseq_commands
@@ -61,19 +62,23 @@ def train_checkpoint(mlm_data, tmp_path_factory):
     return make
 
 
+def write_sentencepiece(folder, lines, vocab_size=24):
+    """Train a model that folds case, and write its dictionary."""
+    model = sentencepiece_model.train_model(iter(lines), vocab_size, fold_case=True)
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    sentencepiece_model.write_dictionary(model, folder / "dict.txt")
+
+
 @pytest.fixture(scope="session")
 def pieces(tmp_path_factory):
     """A folder with a sentencepiece model, its dictionary, and data for both tasks."""
     pytest.importorskip("sentencepiece")
     folder = tmp_path_factory.mktemp("pieces")
     (folder / "text.txt").write_text("\n".join(TEXT * 10) + "\n")
-    (folder / "sentencepiece.bpe.model").write_bytes(
-        sentencepiece_model.train_model([folder / "text.txt"], 24, fold_case=True)
-    )
-    sentencepiece_model.write_dictionary(folder / "sentencepiece.bpe.model", folder / "dict.txt")
+    write_sentencepiece(folder, TEXT * 10)
     dictionary = Dictionary.load(str(folder / "dict.txt"))
-    sentencepiece_model.encode_file(folder / "sentencepiece.bpe.model", folder / "text.txt", folder / "text.spm")
-    lines = [dictionary.encode_line(line, add_if_not_exist=False).tolist() for line in (folder / "text.spm").open()]
+    tokenizer = SentencePiece(folder / "sentencepiece.bpe.model")
+    lines = [tokenizer.encode([line])[0].tolist() for line in TEXT * 10]
     labels = Dictionary()
     labels.add_symbol("animal: cat")
     labels.add_symbol("dog")

@@ -165,7 +165,7 @@ def test_prepare_pretraining(share, tmp_path):
             file.write(f"{text}\n\n")
     total, out, cache = source.stat().st_size, tmp_path / "out", Path(os.environ["HF_DATASETS_CACHE"])
     sample = [line for text in documents(1_000_000) for line in text.split("\n")]
-    (tmp_path / "spm.model").write_bytes(train_model(iter(sample), PIECES, fold_case=False))
+    (tmp_path / "spm.model").write_bytes(train_model(iter(sample), PIECES))
     command = Command(
         {
             "reading": lambda: sizes(cache, "generator-train*"),

@@ -259,7 +259,7 @@ def run_program(words: list[str], must_log: str = "", environment: dict[str, str
 
 def program_steps(sizes: Sizes, out: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """fairseq's programs on the data of ``gpu_check.sh OUT --prepare``."""
-    text, task = out / "data" / "bin" / "text", out / "data" / "bin" / "task"
+    text, task = out / "data" / "text" / "shard0", out / "data" / "task"
     runs = out / f"runs-{sizes.device}"
     python, checkpoint = sys.executable, runs / "fp16" / "checkpoint_last.pt"
     plugin = ["--user-dir", str(ROOT / "fairseq_linformer")]

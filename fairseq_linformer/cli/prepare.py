@@ -3,13 +3,12 @@
 import argparse
 from pathlib import Path
 
-from ..data.options import MAX_SHARDS, VALID_SHARE
-from ..data.sources import PRESETS
+from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
 from ..data.task_sources import TaskFiles, open_own, open_source
 from ..data.tasks import OWN, TASKS, Task
 from ..data.tokenizer_files import TokenizerFiles
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
-from ..files import check_new_folder
+from ..files import check_data_path, check_new_folder
 from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation, tokenizer_files
 
 SOURCE = (
@@ -86,6 +85,7 @@ def _add_sentencepiece(subcommands) -> None:
 def _pretraining(options: argparse.Namespace) -> str:
     from ..data.pretraining import prepare_corpus
 
+    _check_out(options.out)
     files = _required_tokenizer(options)
     return prepare_corpus(options.out, options.source, files, options.valid_share, options.shards, options.workers)
 
@@ -97,8 +97,9 @@ def _required_tokenizer(options: argparse.Namespace) -> TokenizerFiles:
 
 
 def _sentencepiece(options: argparse.Namespace) -> str:
-    from ..data.sentencepiece_training import prepare_sentencepiece
+    from ..data.sentencepiece_model import prepare_sentencepiece
 
+    check_new_folder(options.out)
     sample = (options.sample_mib, options.model_type, options.fold_case)
     return prepare_sentencepiece(options.out, options.source, options.vocab_size, *sample)
 
@@ -166,14 +167,19 @@ def _add_rows(parser) -> None:
 
 
 def _task(options: argparse.Namespace) -> str:
-    check_new_folder(options.out)
+    _check_out(options.out)
     task = TASKS[options.data]
     return _prepare(task, open_source(task, options.source), options)
 
 
 def _own(options: argparse.Namespace) -> str:
-    check_new_folder(options.out)
+    _check_out(options.out)
     return _prepare(*open_own(options.train, options.valid, options.text_column, options.label_column), options)
+
+
+def _check_out(out: Path) -> None:
+    check_new_folder(out)
+    check_data_path(out, "OUT")
 
 
 def _prepare(task: Task, source: TaskFiles, options: argparse.Namespace) -> str:

@@ -44,10 +44,6 @@ def load_documents(source: Source):
     """The documents of a located source as a memory-mapped ``Dataset`` with the column ``text``.
 
     The cache of ``datasets`` keeps it as long as the files have the same size and date.
-
-    Raises:
-        ValueError: the source is damaged or has no documents.
-        OSError: it cannot be read, or the disk of the cache is full.
     """
     datasets = import_datasets()
     stats = [(os.path.abspath(file), os.stat(file)) for file in source.files]
@@ -79,10 +75,6 @@ def read_documents(source: Source, streaming: bool = False) -> Iterator[str]:
 
     Args:
         streaming: read from the hub while iterating, instead of downloading everything first.
-
-    Raises:
-        ValueError: the source is damaged, lacks a column, or has a row without text.
-        OSError: it cannot be read.
     """
     if source.hub is not None:
         yield from _join_rows(source.location, _read_hub(source, streaming), source)

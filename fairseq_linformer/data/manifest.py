@@ -1,23 +1,35 @@
-"""``manifest.json``: what a folder was made of."""
+"""``manifest.json``: what a folder was made of. The same input gives the same bytes."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from ..files import sha256
+from ..files import sha256, write_json
 from .sources import Source
 
 MANIFEST = "manifest.json"
 
 
+def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write ``content`` as the manifest of a folder, with size and SHA-256 of its files, and versions of libraries."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = {path.relative_to(folder).as_posix(): _describe(path) for path in paths}
+    write_json(folder / MANIFEST, {**content, "files": files, "versions": library_versions()})
+
+
 def describe_source(source: Source) -> dict[str, Any]:
     """The keys of a located source, and the path, size and SHA-256 of each of its files."""
-    files = [{"path": file, "bytes": os.path.getsize(file), "sha256": sha256(file)} for file in source.files]
-    return {**asdict(source), "files": files}
+    return {**asdict(source), "files": [{"path": file, **_describe(file)} for file in source.files]}
+
+
+def _describe(path) -> dict[str, Any]:
+    return {"bytes": os.path.getsize(path), "sha256": sha256(path)}
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of the libraries that a corpus depends on."""
+    """Versions of the libraries that prepared data depend on."""
     names = ("fairseq-linformer", "numpy", "tiktoken", "sentencepiece", "tokenizers", "datasets", "pyarrow")
     return {name: version(name) for name in names}

@@ -10,7 +10,6 @@
 fairseq's examples/roberta/preprocess_GLUE_tasks.sh writes the same, except that it orders classes by frequency.
 """
 
-import platform
 import random
 import shlex
 from collections import Counter
@@ -21,11 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import __version__
-from ..files import check_data_path, new_folder, sha256, write_json, write_lines
+from ..files import new_folder, write_lines
 from ..progress import progress_bar
 from .binarized import BinarizedWriter
-from .manifest import MANIFEST
+from .manifest import write_manifest
 from .tables import Row
 from .task_sources import TaskFiles, check_unusable, read_task_rows
 from .tasks import Task
@@ -55,18 +53,13 @@ def prepare_task(
             None for all.
 
     Returns:
-        The manifest. It has neither times nor paths, so the same input gives the same bytes.
-
-    Raises:
-        ValueError: the source is damaged, too many rows are unusable, or an option is out of range.
-        OSError: ``out`` cannot be written, or the source cannot be read.
+        The manifest, without files and versions.
     """
     check_truncation(max_positions, task.num_inputs, truncation)
     num_rows = num_rows or {}
     for name, number in num_rows.items():
         if number < 1:
             raise ValueError(f"--{name}-rows must be at least 1, got {number}")
-    check_data_path(out, "OUT")
     with new_folder(out) as folder:
         splits = {}
         for split in task.splits:
@@ -92,14 +85,8 @@ def prepare_task(
             "num_inputs": task.num_inputs,
             "classes": task.class_names,
             "splits": splits,
-            "versions": {"fairseq-linformer": __version__, "python": platform.python_version()},
-            "files": {
-                path.relative_to(folder).as_posix(): sha256(path)
-                for path in sorted(folder.rglob("*"))
-                if path.is_file()
-            },
         }
-        write_json(folder / MANIFEST, manifest)
+        write_manifest(folder, manifest)
     return manifest
 
 

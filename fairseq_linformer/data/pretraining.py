@@ -20,18 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from ..files import check_data_path, check_new_folder, fingerprint, new_folder, sha256, write_json, write_lines
+from ..files import fingerprint, new_folder, write_lines
 from .binarized import BinarizedWriter
 from .documents import BATCH_DOCUMENTS, import_datasets, load_documents, split_paragraphs
-from .manifest import MANIFEST, describe_source, library_versions
-from .options import MAX_SHARDS, VALID_SHARE
-from .sources import locate_source, parse_source
+from .manifest import describe_source, write_manifest
+from .sources import MAX_SHARDS, VALID_SHARE, locate_source, parse_source
 from .tokenizer import UNK, Tokenizer, load_tokenizer
 from .tokenizer_files import TokenizerFiles
 
 
 def prepare_corpus(
-    out,
+    out: Path,
     sources: Sequence[str],
     tokenizer_files: TokenizerFiles,
     valid_share: float = VALID_SHARE,
@@ -49,20 +48,13 @@ def prepare_corpus(
 
     Returns:
         a summary with the path for ``fairseq-train``.
-
-    Raises:
-        ValueError: an option is out of range, a source is missing or damaged, or a split or shard has no documents.
-        OSError: a file cannot be read or written.
     """
-    out = Path(out)
     if not 0 < valid_share < 1:
         raise ValueError(f"--valid-share must be above 0 and below 1, got {valid_share}")
     if not 1 <= shards <= MAX_SHARDS:
         raise ValueError(f"--shards must be between 1 and {MAX_SHARDS}, got {shards}")
     if workers is not None and workers < 1:
         raise ValueError(f"--workers must be at least 1, got {workers}")
-    check_new_folder(out)
-    check_data_path(out, "OUT")
     tokenizer = load_tokenizer(tokenizer_files)
     located = [locate_source(parse_source(source)) for source in sources]
     workers = workers or len(os.sched_getaffinity(0))
@@ -77,7 +69,6 @@ def prepare_corpus(
             write_lines(folder / f"shard{i}/dict.txt", tokenizer.dictionary)
         ends = np.cumsum([len(dataset) for dataset in encoded])
         kept = [int(mask.sum()) for mask in np.split(is_first, ends[:-1])]
-        outputs = sorted(folder.glob("shard*/*"))
         content = {
             "options": {"valid_share": valid_share, "shards": shards},
             "sources": [
@@ -91,13 +82,8 @@ def prepare_corpus(
             ],
             "tokenizer": {"name": tokenizer.name, "files": tokenizer.checksums},
             "splits": splits,
-            "files": {
-                str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256(path)}
-                for path in outputs
-            },
-            "versions": library_versions(),
         }
-        write_json(folder / MANIFEST, content)
+        write_manifest(folder, content)
     return _summarize(out, content)
 
 
@@ -156,11 +142,7 @@ def _find_first(hashes: np.ndarray) -> np.ndarray:
 def _write_splits(
     corpus, hashes: np.ndarray, is_kept: np.ndarray, folder: Path, valid_share: float, shards: int
 ) -> dict[str, dict[str, int]]:
-    """Write ``shardI/train`` and ``shard0/valid``; returns the counts of each split.
-
-    Raises:
-        ValueError: a split or shard has no documents.
-    """
+    """Write ``shardI/train`` and ``shard0/valid``; returns the counts of each split."""
     prefixes = {"valid": "shard0/valid", **{f"train{i}": f"shard{i}/train" for i in range(shards)}}
     counts: dict[str, Counter[str]] = {name: Counter() for name in prefixes}
     # 0 for validation, 1 + shard for training, -1 for duplicates.

@@ -42,6 +42,10 @@ SUFFIXES = {
     ".json": "jsonl",
 }
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+VALID_SHARE = 0.005
+"""Default share of the documents for validation."""
+MAX_SHARDS = 256
+"""Each shard has three open files."""
 HUB_KEYS = ("config", "revision", "split")
 ROW_KEYS = ("column", "title", "group", "rows")
 
@@ -116,12 +120,7 @@ def parse_source(text: str) -> Source:
 
 
 def locate_source(source: Source) -> Source:
-    """The source with its files, or with the commit of its revision on the hub.
-
-    Raises:
-        ValueError: it does not exist, the hub cannot be reached, a file is empty or of an unknown format, or a key does
-            not apply.
-    """
+    """The source with its files, or with the commit of its revision on the hub."""
     if source.hub is None:
         return replace(source, files=_list_files(source))
     if not os.path.isdir(source.hub):

@@ -57,12 +57,7 @@ def decode_lines(file: BinaryIO, kind: str) -> io.TextIOWrapper:
 
 
 def read_table(path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Record]]:
-    """Read a file in the format of its suffix, see ``read_lines``; rows of parquet are numbered from 1.
-
-    Raises:
-        ValueError: the suffix is unknown, or the file is not parquet.
-        OSError: it cannot be read.
-    """
+    """Read a file in the format of its suffix, see ``read_lines``; rows of parquet are numbered from 1."""
     kind = find_format(path)
     if kind == "parquet":
         yield from read_parquet(path)
@@ -81,9 +76,6 @@ def read_lines(
         lines: from ``decode_lines``.
         kind: ``tsv``, ``csv`` or ``jsonl``.
         columns: names of the columns of a file without a header.
-
-    Raises:
-        ValueError: a column is twice in the header.
     """
     if kind == "jsonl":
         for number, line in enumerate(lines, 1):

@@ -34,12 +34,7 @@ class TaskFiles:
     description: Mapping[str, Any]
 
     def read_rows(self, split: str) -> Iterator[Row]:
-        """All rows of a split.
-
-        Raises:
-            ValueError: a file lacks a column, or is not in the format of its suffix.
-            OSError: it cannot be read.
-        """
+        """All rows of a split."""
         texts, label = self.table.texts, self.table.label
         for name, path in self.files[split].items():
             if path.suffix == ".txt":
@@ -60,9 +55,6 @@ def open_source(task: Task, source) -> TaskFiles:
     Args:
         source: ``hub``, or the path of a folder with the official TSV files, with the texts of aclImdb, or with the
             hub's parquet files. The official files may also be in a subfolder with their published name.
-
-    Raises:
-        ValueError: it is not such a folder, a file is missing, or the hub cannot be read.
     """
     assert task.tsv and task.hub
     if str(source) == "hub":
@@ -125,11 +117,6 @@ def open_own(train, valid, texts: Sequence[str], label: str) -> tuple[Task, Task
         train, valid: tabular files.
         texts: columns of one or two texts.
         label: column of the label.
-
-    Raises:
-        ValueError: the columns are not different ones, a file lacks one, its suffix is unknown, or there are fewer than
-            two classes.
-        OSError: a file cannot be read.
     """
     columns = (*texts, label)
     if len(texts) > 2 or len(set(columns)) < len(columns):
@@ -156,12 +143,7 @@ def open_own(train, valid, texts: Sequence[str], label: str) -> tuple[Task, Task
 
 
 def read_task_rows(task: Task, source: TaskFiles, split: str) -> list[Row]:
-    """All rows of a split; those with a label that is not the task's are unusable.
-
-    Raises:
-        ValueError: such a label is in a user's own task; or as ``TaskFiles.read_rows``.
-        OSError: a file cannot be read.
-    """
+    """All rows of a split; those with a label that is not the task's are unusable."""
     rows = []
     for row in source.read_rows(split):
         if not row.problem:

@@ -93,9 +93,6 @@ class GPT2(Tokenizer):
     Attributes:
         pieces: the BPE's tokens, by ID.
         merges: pairs of tokens, in order.
-
-    Raises:
-        ValueError: a file is missing or unreadable, or the files do not belong together.
     """
 
     name = "gpt2"
@@ -144,18 +141,15 @@ class SentencePiece(Tokenizer):
     Args:
         model: path of the model.
         dictionary: path of a ``dict.txt``; by default the model's pieces in order.
-
-    Raises:
-        ValueError: a file is missing or unreadable, or the files do not belong together.
     """
 
     name = "sentencepiece"
 
     def __init__(self, model, dictionary=None):
         content = read_bytes(Path(model), "a SentencePiece model is needed")
-        self._processor = sentencepiece_model.load_model(model)
+        self._processor = sentencepiece_model.load_model(content, model)
         if dictionary is None:
-            entries = sentencepiece_model.dictionary_lines(sentencepiece_model.list_pieces(model))
+            entries = [f"{piece} 1" for piece in sentencepiece_model.list_pieces(content, model)]
         else:
             entries = _read_entries(dictionary, read_bytes(dictionary, "the model's dictionary is needed"))
         pieces = map(self._processor.id_to_piece, range(self._processor.get_piece_size()))
@@ -171,9 +165,6 @@ class TokenizerJson(Tokenizer):
     Args:
         file: ``tokenizer.json`` with the special tokens of RoBERTa or BERT, or one of ``model_files``.
         dictionary: path of a ``dict.txt``, which must have its tokens in order.
-
-    Raises:
-        ValueError: a file is missing or unreadable, or the files do not belong together.
     """
 
     def __init__(self, file, dictionary=None):
@@ -190,7 +181,7 @@ class TokenizerJson(Tokenizer):
             raise ValueError(f"{file} is not a valid tokenizer.json: {' '.join(str(error).split())[:200]}") from None
         self.name = settings["model"]["type"].lower()
         self._fast.encode_special_tokens = True  # their names in a text are ordinary text
-        entries = sentencepiece_model.dictionary_lines(names[FIRST_ID:-1])
+        entries = [f"{name} 1" for name in names[FIRST_ID:-1]]
         if dictionary is not None:
             found = _read_entries(dictionary, read_bytes(dictionary, "the tokenizer's dictionary is needed"))
             if entry_names(found) != names[FIRST_ID:-1]:

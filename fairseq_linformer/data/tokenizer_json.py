@@ -20,9 +20,6 @@ def read_settings(content: bytes, file) -> tuple[dict[str, Any], dict[str, int]]
 
     Args:
         file: its path, for messages.
-
-    Raises:
-        ValueError: it is none, or its IDs are not 0 to V - 1.
     """
     try:
         settings = json.loads(content)
@@ -45,9 +42,6 @@ def order_tokens(ids: Mapping[str, int], file, special: Sequence[str] | None = N
     Args:
         ids: as from ``read_settings``.
         special: the tokens for ``SYMBOLS``; None for those named like fairseq's or BERT's.
-
-    Raises:
-        ValueError: a special token is missing, or a token cannot be in ``dict.txt``.
     """
     special = special or (SYMBOLS if SYMBOLS[0] in ids else BERT_SYMBOLS)
     if missing := [token for token in special if token not in ids]:

@@ -12,15 +12,14 @@ import json
 import logging
 import re
 import sys
-from collections import Counter
 from pathlib import Path
 
 from ..fairseq_log import read_split
-from ..files import open_atomic
+from ..files import open_atomic, read_json
 from . import context_free
 from .display import Panel, draw
 
-TEXT, LABELS = "bin/text", "corpus/task/valid.label"
+TEXT, TASK = "data/text/shard0", "data/task/manifest.json"
 PRETRAINED, FINETUNED = "pretrain/checkpoint_last.pt", "finetune/checkpoint_best.pt"
 
 TABLE = """\
@@ -88,9 +87,7 @@ def summarize(demo: Path) -> dict:
     cfg = load_checkpoint_to_cpu(str(demo / PRETRAINED))["cfg"]
     model = cfg["model"]
     level = context_free.measure(demo / TEXT, cfg["task"].tokens_per_sample)
-    labels = (demo / LABELS).read_text(encoding="utf-8").split()
-    if not labels:
-        raise ValueError(f"{demo / LABELS} must have at least one label, got none")
+    classes = read_json(demo / TASK)["splits"]["valid"]["classes"].values()
     steps = sorted((demo / "done").iterdir(), key=lambda mark: mark.stat().st_mtime)
     logs = {"before": demo / "logs/validate-before.log", "after": demo / "logs/validate-after.log"}
     return {
@@ -105,10 +102,10 @@ def summarize(demo: Path) -> dict:
         "context_free_perplexity": 2**level.masked_bits,
         **{f"bits_{when}": last_value(log, "valid_loss") for when, log in logs.items()},
         **{f"perplexity_{when}": last_value(log, "valid_ppl") for when, log in logs.items()},
-        "majority_percent": 100.0 * Counter(labels).most_common(1)[0][1] / len(labels),
+        "majority_percent": 100.0 * max(classes) / sum(classes),
         "accuracy_percent": last_value(demo / "logs/score.log", "valid_accuracy"),
-        "classes": len(set(labels)),
-        "examples": len(labels),
+        "classes": len(classes),
+        "examples": sum(classes),
         "seconds": {step.name: int(step.read_text()) for step in steps},
         "apex": has_fused_layernorm,
         "files": {

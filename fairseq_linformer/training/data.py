@@ -14,7 +14,7 @@ from ..data.tokenizer_files import DICTIONARY, FLAGS_TEXT, TOKENIZER_FILES, Toke
 from ..data.truncation import TRUNCATIONS
 from ..evaluation.classifier import LABELS
 from ..evaluation.encoded_rows import is_prepared, read_prepared_task
-from ..files import read_json
+from ..files import check_data_path, read_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary
 from .initial_checkpoint import InitialCheckpoint
@@ -41,6 +41,7 @@ def prepare_data(task: Task, folder: Path, checkpoint: InitialCheckpoint, option
     Raises:
         ValueError: there is no tokenizer, or the folder does not match task, checkpoint or truncation.
     """
+    check_data_path(folder, "--data")
     pretrained = checkpoint.original.parent
     if not is_prepared(folder):
         files = options.tokenizer or find_tokenizer_files(pretrained)

@@ -10,7 +10,8 @@ from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.sentences import Sentences
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.roberta import from_roberta
-from fairseq_linformer.data import sentencepiece_model
+
+from ..checkpoint_fixtures import write_sentencepiece
 
 TEXT = ["the cat sat on the mat", "a dog ran to the mat and sat", "the dog and the cat ran on the mat"]
 LAYERS, HEADS, N = 2, 2, 16
@@ -31,8 +32,7 @@ def roberta(text, tmp_path_factory):
     from fairseq.models.roberta import RobertaModel, roberta_base_architecture
 
     folder = tmp_path_factory.mktemp("roberta")
-    (folder / "sentencepiece.bpe.model").write_bytes(sentencepiece_model.train_model([text], 24, fold_case=True))
-    sentencepiece_model.write_dictionary(folder / "sentencepiece.bpe.model", folder / "dict.txt")
+    write_sentencepiece(folder, text.read_text().splitlines())
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     dictionary.add_symbol("<mask>")
     args = argparse.Namespace(

@@ -111,7 +111,7 @@ def test_manifest_is_deterministic(bpe, tmp_path):
     assert manifests[0] == manifests[1]
     manifest = json.loads(manifests[0])
     for name, content in files.bins(tmp_path / "here" / "out").items():
-        assert manifest["files"].pop(name) == hashlib.sha256(content).hexdigest()
+        assert manifest["files"].pop(name) == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     assert not manifest["files"]
     assert manifest["source"]["sha256"]["dev.tsv"] == hashlib.sha256(files.tsv("sst-2", "valid")).hexdigest()
     assert manifest["classes"] == ["negative", "positive"]

@@ -171,7 +171,7 @@ def test_killed_runs_leave_no_corpus_and_rerun_to_the_same_bytes(tmp_path, gpt2)
     words = ["--source", source, "--gpt2-bpe", gpt2, "--valid-share", "0.3", "--workers", "1"]
     prepare(tmp_path / "whole", source, gpt2)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    for dies_in in ("load_documents", "split_paragraphs", "BinarizedWriter.finish", "write_json", ""):
+    for dies_in in ("load_documents", "split_paragraphs", "BinarizedWriter.finish", "write_manifest", ""):
         command = [sys.executable, "-c", RUN, dies_in, "prepare", "pretraining", tmp_path / "out", *words]
         assert subprocess.run(command, env=environment).returncode == (-signal.SIGKILL if dies_in else 0)
         assert (tmp_path / "out").exists() == (not dies_in)

@@ -1,97 +1,96 @@
-"""SentencePiece models: training, fairseq's dictionary, and encoding."""
+"""SentencePiece models: training on a sample of the sources, and their pieces in fairseq's dictionary."""
 
+import gzip
 import io
+import json
 
 import pytest
 import sentencepiece
 from fairseq.data import Dictionary
 
-from fairseq_linformer.data import sentencepiece_model
+from fairseq_linformer.data.sentencepiece_model import list_pieces, prepare_sentencepiece, train_model, write_dictionary
+from fairseq_linformer.data.tokenizer import SentencePiece
+from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 from fairseq_linformer.data.tokenizer_json import SYMBOLS
 
-LINES = [
-    "The cat sat on the mat.",
-    "",
-    "The dog sat on the log, and the cat on the dog.",
-    "A mat is not a log; a log is not a mat.",
-]
+from .corpora import build_documents, prepare, read, reference, write_rows, write_text
+
+LINES = ["The cat sat on the mat.", "The dog sat on the log, and the cat on the dog.", "A mat is not a log."] * 20
 
 
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(LINES * 20) + "\n", encoding="utf-8")
-    return path
+def test_training_is_deterministic_and_the_model_prepares_text(tmp_path):
+    documents = build_documents()
+    sources = [
+        str(write_text(tmp_path / "a.txt", documents[:30])),
+        str(write_rows(tmp_path / "b.parquet", documents[30:])),
+    ]
+    for name in ("one", "two"):
+        summary = prepare_sentencepiece(tmp_path / name, sources, 50)
+    assert summary.startswith(f"{tmp_path}/two/spm.model: 50 pieces, trained on 0.0")
+    assert (tmp_path / "one/spm.model").read_bytes() == (tmp_path / "two/spm.model").read_bytes()
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["dict.txt", "manifest.json", "spm.model"]
+    text = sum(len(line.encode()) + 1 for document in documents for line in document)
+    assert json.loads((tmp_path / "one/manifest.json").read_text())["sample"]["bytes"] == text
+
+    model = tmp_path / "one/spm.model"
+    prepare(tmp_path / "out", sources, TokenizerFiles("sentencepiece", model))
+    assert read(tmp_path / "out") == reference(documents, SentencePiece(model), 0.3)
+    assert (tmp_path / "out/shard0/dict.txt").read_text() == (tmp_path / "one/dict.txt").read_text()
 
 
-@pytest.mark.parametrize("model_type, size", [("bpe", 40), ("unigram", 22)])
-def test_training_is_deterministic_with_optional_case_folding(text, model_type, size):
-    folded = sentencepiece_model.train_model([text], size, model_type, fold_case=True)
-    assert folded == sentencepiece_model.train_model([text], size, model_type, fold_case=True)
-    assert not any(piece.lower() != piece for piece in sentencepiece_model.list_pieces(folded))
-    cased = sentencepiece_model.train_model([text], size, model_type, fold_case=False)
-    assert any(piece.lower() != piece for piece in sentencepiece_model.list_pieces(cased))
-
-
-def test_fairseq_keeps_the_order_of_pieces(text, tmp_path):
-    sentencepiece_model.main(
-        ["train", str(tmp_path / "out"), "--input", str(text), "--vocab-size", "40", "--fold-case"]
-    )
-    model = tmp_path / "out" / "spm.model"
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    assert processor.get_piece_size() == 40 and processor.id_to_piece(0) == "<unk>"
-
-    vocabulary = Dictionary.load(str(tmp_path / "out" / "dict.txt"))
-    assert vocabulary.symbols[:4] == ["<s>", "<pad>", "</s>", "<unk>"]
-    assert vocabulary.symbols[4:] == [processor.id_to_piece(i) for i in range(1, 40)]
-
-    sentencepiece_model.main(["encode", str(model), "--input", str(text), "--output", str(tmp_path / "text.spm")])
-    lines = (tmp_path / "text.spm").read_text(encoding="utf-8").split("\n")
-    assert len(lines) == len(LINES) * 20 + 1 and lines[1] == "" and lines[-1] == ""
-    for line, original in zip(lines, LINES):
-        ids = vocabulary.encode_line(line, append_eos=False, add_if_not_exist=False).tolist()
-        # fairseq has four symbols before the pieces, the model only <unk>
-        assert [i - 3 for i in ids] == processor.encode(original)
-        assert processor.decode(line.split()) == original.lower()
-
-
-def test_piece_named_like_a_fairseq_symbol_is_rejected(text):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(text),
-        model_writer=model,
-        minloglevel=2,
-        vocab_size=45,
-        model_type="bpe",
-        user_defined_symbols=["<mask>"],
-    )
-    with pytest.raises(ValueError, match="<mask>"):
-        sentencepiece_model.list_pieces(model.getvalue())
-
-
-def test_control_pieces_are_omitted(text):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(text), model_writer=model, minloglevel=2, vocab_size=40, model_type="bpe", pad_id=3
-    )  # <unk>, <s>, </s> and <pad>
-    pieces = sentencepiece_model.list_pieces(model.getvalue())
-    assert len(pieces) == 36 and not set(pieces) & set(SYMBOLS)
+def test_sample_covers_all_sources(tmp_path):
+    sources = [str(write_text(tmp_path / f"{letter}.txt", [[letter * 50]] * 100)) for letter in "abc"]
+    prepare_sentencepiece(tmp_path / "out", sources, 8, sample_mib=6000 / 2**20)
+    dictionary = (tmp_path / "out/dict.txt").read_text()
+    assert all(letter in dictionary for letter in "abc")
+    assert 6000 <= json.loads((tmp_path / "out/manifest.json").read_text())["sample"]["bytes"] <= 6200
 
 
 @pytest.mark.parametrize(
-    "arguments, expected",
+    "arguments, message",
     [
-        (["train", "OUT", "--input", "TEXT", "--vocab-size", "5000"], "Vocabulary size"),
-        (["train", "OUT", "--input", "TEXT", "--vocab-size", "5"], "5"),
-        (["train", "OUT", "--input", "MISSING", "--vocab-size", "40"], "No such file"),
-        (["encode", "TEXT", "--input", "TEXT", "--output", "OUT"], "text.txt is not a SentencePiece model"),
-        (["encode", "MISSING", "--input", "TEXT", "--output", "OUT"], "No such file"),
-        (["encode", "TEXT", "--input", "TEXT", "--output", "OUT", "OUT2"], "--output"),
+        (dict(sample_mib=0), "sample-mib .* 0"),
+        (dict(vocab_size=0), "vocab-size .* 0"),
+        (dict(vocab_size=5000), "ocabulary size"),
+        (dict(sources=["cut.txt.gz"]), "^cut.txt.gz is [^\n]*$"),
     ],
 )
-def test_error_messages_are_one_line(text, tmp_path, arguments, expected):
-    paths = {"TEXT": text, "OUT": tmp_path / "out", "OUT2": tmp_path / "out2", "MISSING": tmp_path / "no"}
-    with pytest.raises(SystemExit) as error:
-        sentencepiece_model.main([str(paths.get(argument, argument)) for argument in arguments])
-    assert expected in str(error.value) and "\n" not in str(error.value)
-    assert not (tmp_path / "out").exists()
+def test_rejected_arguments_leave_no_files(tmp_path, monkeypatch, arguments, message):
+    source = write_text(tmp_path / "a.txt", build_documents())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(source.read_bytes())[:-20])
+    with pytest.raises(ValueError, match=message):
+        prepare_sentencepiece(tmp_path / "out", **{"sources": [str(source)], "vocab_size": 50, **arguments})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "cut.txt.gz"]
+
+
+@pytest.mark.parametrize("model_type, size", [("bpe", 40), ("unigram", 22)])
+def test_case_folding(model_type, size):
+    folded, cased = (list_pieces(train_model(iter(LINES), size, model_type, fold_case)) for fold_case in (True, False))
+    assert all(piece.lower() == piece for piece in folded) and any(piece.lower() != piece for piece in cased)
+
+
+def test_fairseq_keeps_the_order_of_pieces(tmp_path):
+    content = train_model(iter(LINES), 40)
+    write_dictionary(content, tmp_path / "dict.txt")
+    model = sentencepiece.SentencePieceProcessor(model_proto=content)
+    symbols = Dictionary.load(str(tmp_path / "dict.txt")).symbols
+    assert symbols == ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(1, 40))]
+
+
+def train_with(**options):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES), model_writer=model, minloglevel=2, vocab_size=45, model_type="bpe", **options
+    )
+    return model.getvalue()
+
+
+def test_control_pieces_are_omitted():
+    pieces = list_pieces(train_with(pad_id=3))  # <unk>, <s>, </s> and <pad>
+    assert len(pieces) == 41 and not set(pieces) & set(SYMBOLS)
+
+
+def test_piece_named_like_a_fairseq_symbol_is_rejected():
+    with pytest.raises(ValueError, match="<mask>"):
+        list_pieces(train_with(user_defined_symbols=["<mask>"]))

@@ -5,14 +5,13 @@ import pytest
 from fairseq.data import Dictionary
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
 
-from fairseq_linformer.data import sentencepiece_model
 from fairseq_linformer.data.binarized import BinarizedWriter
 from fairseq_linformer.data.tokenizer import GPT2, SentencePiece, Tokenizer, _read_entries
 
-from ..fairseq_preprocessing import gpt2_encode, preprocess, write_gpt2
-
-LINES = ["Hello hello world's  best", "", "I'm 12 naïve 日本 \U0001f600 \t tab", "lower lower low", "</s> <mask>"]
+from ..checkpoint_fixtures import write_sentencepiece
+from ..fairseq_preprocessing import preprocess, write_gpt2
 
 
 @pytest.fixture(scope="module")
@@ -30,27 +29,17 @@ def binarize(tokenizer, lines, out):
 
 
 @pytest.mark.slow
-def test_gpt2_equals_fairseq_preprocessing(gpt2_files, tmp_path):
-    text, encoded = tmp_path / "text", tmp_path / "encoded"
-    text.write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
-    gpt2_encode(gpt2_files, [text], [encoded])
-    (tmp_path / "out").mkdir()
-    expected = preprocess(encoded, gpt2_files / "dict.txt", tmp_path / "stock")
-    assert binarize(GPT2(gpt2_files), LINES, tmp_path / "out") == expected
-
-
-@pytest.mark.slow
 def test_sentencepiece_equals_fairseq_preprocessing(tmp_path):
-    text = tmp_path / "text"
-    text.write_text("the cat sat on the mat\n" * 20 + "".join(line + "\n" for line in LINES if line))
-    (tmp_path / "model").write_bytes(sentencepiece_model.train_model([text], vocab_size=60, fold_case=True))
-    sentencepiece_model.write_dictionary(tmp_path / "model", tmp_path / "dict.txt")
+    text = ["the cat sat on the mat"] * 20 + ["Hello hello world's  best", "lower lower low"]
+    write_sentencepiece(tmp_path, text, vocab_size=40)
+    model = tmp_path / "sentencepiece.bpe.model"
     lines = ["the CAT", "", "sat\u00a0mat \u4e2d\u6587 unseen", "a"]
-    (tmp_path / "lines").write_text("".join(line + "\n" for line in lines))
-    sentencepiece_model.encode_file(tmp_path / "model", tmp_path / "lines", tmp_path / "pieces")
+    processor = SentencePieceProcessor(model_file=str(model))
+    pieces = [" ".join(processor.encode(line, out_type=str)) for line in lines]
+    (tmp_path / "pieces").write_text("".join(line + "\n" for line in pieces))
     (tmp_path / "out").mkdir()
     expected = preprocess(tmp_path / "pieces", tmp_path / "dict.txt", tmp_path / "stock")
-    tokenizer = SentencePiece(tmp_path / "model")
+    tokenizer = SentencePiece(model)
     assert binarize(tokenizer, lines, tmp_path / "out") == expected
     assert "".join(line + "\n" for line in tokenizer.dictionary) == (tmp_path / "dict.txt").read_text()
 

@@ -52,8 +52,8 @@ def finished(tmp_path, monkeypatch):
     for size, name in enumerate((demo.PRETRAINED, demo.FINETUNED, "spm/spm.model", "spm/dict.txt"), 1):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"x" * 1024 * size)
-    (folder / "corpus/task").mkdir(parents=True)
-    (folder / demo.LABELS).write_text("a\nb\na\nc\n")
+    (folder / "data/task").mkdir(parents=True)
+    (folder / demo.TASK).write_text(json.dumps({"splits": {"valid": {"classes": {"a": 2, "b": 1, "c": 1}}}}))
     model = SimpleNamespace(max_positions=64, projected_dim="16", sharing="headwise")
     task = SimpleNamespace(tokens_per_sample=32)
     cfg = {"cfg": {"model": model, "task": task, "optimization": {"max_update": 2000}}}
@@ -132,12 +132,6 @@ def test_the_summary_of_a_finished_demo(finished):
         },
     }
     assert [*summary["seconds"]] == ["pretrain", "corpus"]
-
-
-def test_labels_are_needed(finished):
-    (finished / demo.LABELS).write_text("")
-    with pytest.raises(ValueError, match="valid.label"):
-        demo.summarize(finished)
 
 
 @pytest.mark.parametrize(

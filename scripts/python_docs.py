@@ -1,12 +1,12 @@
 """English text that every Python installation includes, so that the demo needs no network.
 
-    python -m fairseq_linformer.data.python_docs OUT
+    python scripts/python_docs.py OUT
 
 writes
 
-    OUT/text/train.txt    OUT/text/valid.txt          text for pretraining
-    OUT/task/train.input0 OUT/task/train.label        a classification task from the same text:
-    OUT/task/valid.input0 OUT/task/valid.label        which package is this docstring from?
+    OUT/text.txt                   text for pretraining, with a blank line between documents
+    OUT/train.tsv, OUT/valid.tsv   a task from the same text, with the columns text and package: which package is this
+                                   docstring from? The docstrings of valid.tsv are not in text.txt.
 
 A document is a topic of ``help()`` (``pydoc_data.topics``) or a docstring of the standard library, about 2 million
 characters in total. Sources are parsed, not imported: imports have side effects (``import antigravity`` opens a
@@ -23,8 +23,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-
-from ..files import write_lines
 
 # Tests describe nothing. Distributors split off or omit the other folders; without them the corpus of Debian's Python
 # nearly equals that of python.org's.
@@ -65,11 +63,7 @@ def split_text(text: str) -> list[str]:
 
 
 def extract_docstrings(source: bytes) -> list[str]:
-    """Dedented docstrings of a module, its classes and its functions.
-
-    Raises:
-        SyntaxError: this Python cannot parse ``source``.
-    """
+    """Dedented docstrings of a module, its classes and its functions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "invalid escape sequence"
         tree = ast.parse(source)
@@ -79,7 +73,7 @@ def extract_docstrings(source: bytes) -> list[str]:
 
 
 def extract_topics(source: bytes) -> list[str]:
-    """The values of the dictionary in ``pydoc_data/topics.py``, sorted by key. Raises ValueError if there is none."""
+    """The values of the dictionary in ``pydoc_data/topics.py``, sorted by key."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "topics":
             topics = ast.literal_eval(node.value)
@@ -107,18 +101,12 @@ def _read_texts(library: Path) -> Iterator[tuple[str | None, str]]:
 
 
 def collect_documents(library: Path) -> list[Document]:
-    """All documents of a standard library, without exact duplicates, in a fixed order.
-
-    Raises:
-        ValueError: ``library`` has no documented source.
-    """
+    """All documents of a standard library, without exact duplicates, in a fixed order."""
     documents: dict[str, Document] = {}
-    for package, text in _read_texts(Path(library)):
+    for package, text in _read_texts(library):
         document = Document(package, split_text(text))
         if document.paragraphs:
             documents.setdefault(document.text, document)
-    if not documents:
-        raise ValueError(f"library must have documented Python source, got {library}")
     return list(documents.values())
 
 
@@ -129,7 +117,7 @@ def build_examples(documents: list[Document]) -> dict[str, list[tuple[str, str]]
     that the text does not contain the label; examples that become duplicates are dropped.
 
     Returns:
-        ``{"train": [(text, label), ...], "valid": [...]}``, split as ``text/valid.txt`` is.
+        ``{"train": [(text, package), ...], "valid": [...]}``.
     """
     candidates = [
         (document.package, document)
@@ -152,21 +140,16 @@ def build_examples(documents: list[Document]) -> dict[str, list[tuple[str, str]]
     return examples
 
 
-def write_corpus(out, library: Path) -> None:
-    """Write text and task of a standard library to the folder ``out``; ValueError if it has no documented source."""
-    out = Path(out)
+def write_corpus(out: Path, library: Path) -> None:
+    """Write text and task of a standard library to the folder ``out``."""
     documents = collect_documents(library)
-    examples = build_examples(documents)
-    for split in ("train", "valid"):
-        lines: list[str] = []
-        for document in documents:
-            if document.is_valid == (split == "valid"):
-                # A blank line between documents, as in fairseq's RoBERTa examples.
-                lines += [""] * bool(lines) + document.paragraphs
-        write_lines(out / "text" / f"{split}.txt", lines)
-        write_lines(out / "task" / f"{split}.input0", (text for text, _ in examples[split]))
-        write_lines(out / "task" / f"{split}.label", (label for _, label in examples[split]))
+    out.mkdir(parents=True, exist_ok=True)
+    text = "\n\n".join("\n".join(document.paragraphs) for document in documents if not document.is_valid)
+    (out / "text.txt").write_text(text + "\n", encoding="utf-8")
+    for split, examples in build_examples(documents).items():
+        rows = ("text\tpackage", *("\t".join(example) for example in examples))
+        (out / f"{split}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_corpus(sys.argv[1], Path(sysconfig.get_path("stdlib")))
+    write_corpus(Path(sys.argv[1]), Path(sysconfig.get_path("stdlib")))
