@@ -3,9 +3,6 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-
-PACKAGE = Path(__file__).parent
 
 
 def first_line(message) -> str:
@@ -20,15 +17,6 @@ def root_cause(error: BaseException) -> BaseException:
     while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
         error = cause
     return error
-
-
-def is_raised_in(error: BaseException, *packages: Path) -> bool:
-    """Whether the file that raised the error is in one of these folders."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    file = traceback.tb_frame.f_code.co_filename if traceback is not None else ""
-    return any(Path(file).is_relative_to(package) for package in packages)
 
 
 @contextmanager

@@ -15,55 +15,43 @@ DIRTY = "-dirty"
 """The end of a commit with uncommitted changes."""
 
 
-def current_commit(folder=None) -> str:
-    """HEAD of the repository that contains ``folder``, by default that of this source.
+def current_commit() -> str:
+    """HEAD of the repository of this source; empty if there is none.
 
-    It ends in ``DIRTY`` if a tracked file was changed, except in ``results/`` and ``README.md``, which hold results.
-
-    Raises:
-        subprocess.CalledProcessError: there is no repository, or it does not track this source.
+    It ends in ``DIRTY`` if a tracked file was changed, except in ``results/``, which earlier measurements write to.
     """
-    commit = _git(folder, "rev-parse", "HEAD").strip()
-    return commit + DIRTY * bool(changed_files(folder))
+    try:
+        commit = _git("rev-parse", "HEAD").strip()
+        return commit + DIRTY * bool(
+            _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results")
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
-def changed_files(folder=None) -> list[str]:
-    """The files that make a commit ``DIRTY``."""
-    paths = [":/", ":(top,exclude)results", ":(top,exclude)README.md"]
-    status = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *paths)
-    return [line[3:] for line in status.splitlines()]
+def _git(*arguments: str) -> str:
+    folder = Path(__file__).parent
+    run = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=folder)
+    run(
+        ["git", "ls-files", "--error-unmatch", Path(__file__).name]
+    )  # an installed package may be in another repository
+    return run(["git", *arguments]).stdout
 
 
 def clean_commit() -> str:
-    """The current commit, which must be clean: a result can be measured again at it.
-
-    Raises:
-        ValueError: a tracked file was changed, or there is no repository.
-    """
-    try:
-        commit, changed = current_commit(), changed_files()
-    except (OSError, subprocess.CalledProcessError):
-        raise ValueError("a result needs a commit, but this is not a git checkout, or git is not installed") from None
-    if commit.endswith(DIRTY):
-        others = " and others" * (len(changed) > 1)
-        raise ValueError(f"a result needs a clean commit, got {commit}; commit or stash {changed[0]}{others} first")
+    """The current commit; ValueError unless a result can be measured again at it."""
+    commit = current_commit()
+    if not commit or commit.endswith(DIRTY):
+        raise ValueError(
+            f"a result needs a clean commit of a git checkout, got {commit or 'none'}; commit changes first"
+        )
     return commit
-
-
-def _git(folder, *arguments: str) -> str:
-    run = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=folder or Path(__file__).parent)
-    if folder is None:
-        run(["git", "ls-files", "--error-unmatch", Path(__file__).name])
-    return run(["git", *arguments]).stdout
 
 
 def provenance() -> dict[str, Any]:
     """``commit`` (empty outside a repository), ``hardware``, ``versions`` and ``date``, to store with a measurement."""
-    try:
-        commit = current_commit()
-    except (OSError, subprocess.CalledProcessError):
-        commit = ""
-    return {"commit": commit, "hardware": hardware(), "versions": versions(), "date": datetime.date.today().isoformat()}
+    today = datetime.date.today().isoformat()
+    return {"commit": current_commit(), "hardware": hardware(), "versions": versions(), "date": today}
 
 
 def merge_provenance(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -65,8 +65,8 @@ def datasets_cache(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def clean_checkout(monkeypatch):
     """Tests measure as at a clean commit, whatever is being edited."""
-    found = machine.changed_files
-    monkeypatch.setattr(machine, "changed_files", lambda folder=None: [] if folder is None else found(folder))
+    found = machine.current_commit
+    monkeypatch.setattr(machine, "current_commit", lambda: found().removesuffix(machine.DIRTY))
 
 
 @pytest.fixture(scope="session")

@@ -6,14 +6,11 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from types import FrameType
 from typing import NoReturn
 
-from ..errors import first_line
 from ..signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, report, reproduce, submit
 from .parsers import HelpFormatter, Parser, UnknownOption
@@ -57,43 +54,33 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command. Invalid input exits with one sentence and status 1, an unknown command or option with status 2."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    name = " ".join([f"{NAME}:", *arguments[:1]])
+    """Run a command.
+
+    Invalid input exits with one sentence and status 1, an unknown command or option with status 2. An unexpected error
+    shows its traceback.
+    """
+    parser = build_parser()
     try:
         with _exit_on_signals():
-            _run(arguments)
+            _run(parser, sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
-        print(f"{NAME}: interrupted", file=sys.stderr)
         sys.exit(130)
+    except UnknownOption as error:
+        parser.error(str(error))
     except BrokenPipeError:  # the reader of standard output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except ImportError as error:
-        package = (error.name or "").split(".")[0]
-        if not _is_missing(package):  # it is installed, but cannot be imported
-            sys.exit(f"{name} failed: {first_line(error)}")
+    except ModuleNotFoundError as error:
+        package = str(error.name).split(".")[0]
+        if package == __package__.split(".")[0]:
+            raise
         command = _INSTALL.get(package, f"pip install {package}")
-        sys.exit(f"{name} needs {package}, which is not installed; run: {command}")
-    except UnknownOption as error:
-        command = f"{NAME} {arguments[0]}"
-        print(f"{command}: error: {error}; see {command} --help", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(f"{NAME} needs {package}, which is not installed; run: {command}")
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
-    except Exception as error:  # damaged files and full disks can raise anything anywhere
-        sys.exit(f"{name} failed: {type(error).__name__}: {first_line(error)}")
 
 
-def _is_missing(package: str) -> bool:
-    try:
-        return bool(package) and find_spec(package) is None
-    except ValueError:  # it is imported, and has no spec
-        return False
-
-
-def _run(arguments: list[str]) -> None:
-    parser = build_parser()
+def _run(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     options, unparsed = parser.parse_known_args(arguments)
     options.unparsed = unparsed
     if options.unparsed and not getattr(options, "accepts_unparsed", False):
@@ -122,26 +109,10 @@ def limit_spinning() -> None:
 
 @contextmanager
 def _exit_on_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGINT, and SystemExit on SIGTERM and SIGHUP (except under nohup), so that temporary
-    files are removed.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    received: list[int] = []
+    """Raise SystemExit on SIGTERM and SIGHUP (except under nohup), so that temporary files are removed."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
-        received.append(number)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
         sys.exit(128 + number)
 
-    interrupt = (signal.SIGINT,) if signal.getsignal(signal.SIGINT) == signal.default_int_handler else ()
-    with handle((*interrupt, signal.SIGTERM, *hangup_signals()), leave):
-        try:
-            yield
-        except Exception:
-            if received:  # sentencepiece, which calls back into Python, raises its own error instead of ours
-                leave(received[0], None)
-            raise
+    with handle((signal.SIGTERM, *hangup_signals()), leave):
+        yield
