@@ -21,10 +21,8 @@ def current_commit() -> str:
     It ends in ``DIRTY`` if a tracked file was changed, except in ``results/``, which earlier measurements write to.
     """
     try:
-        commit = _git("rev-parse", "HEAD").strip()
-        return commit + DIRTY * bool(
-            _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results")
-        )
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results")
+        return _git("rev-parse", "HEAD").strip() + DIRTY * bool(changed)
     except (OSError, subprocess.CalledProcessError):
         return ""
 
@@ -32,9 +30,7 @@ def current_commit() -> str:
 def _git(*arguments: str) -> str:
     folder = Path(__file__).parent
     run = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=folder)
-    run(
-        ["git", "ls-files", "--error-unmatch", Path(__file__).name]
-    )  # an installed package may be in another repository
+    run(["git", "ls-files", "--error-unmatch", Path(__file__).name])  # fails in another project's repository
     return run(["git", *arguments]).stdout
 
 
