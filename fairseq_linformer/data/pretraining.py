@@ -1,6 +1,6 @@
 """``fairseq-linformer prepare pretraining``: builds fairseq's data-bin, in shards, from text sources.
 
-    OUT/shardI/          train.bin, train.idx, dict.txt; the first shard also has valid
+    OUT/shardI/          train.bin, train.idx, dict.txt and the tokenizer; the first shard also has valid
     OUT/manifest.json    sources and counts
 
 Each source is read, then cleaned and tokenized by several processes. The cache of ``datasets`` keeps both results, so
@@ -27,6 +27,8 @@ from .manifest import describe_source, write_manifest
 from .sources import MAX_SHARDS, VALID_SHARE, locate_source, parse_source
 from .tokenizer import UNK, Tokenizer, load_tokenizer
 from .tokenizer_files import TokenizerFiles
+
+MIN_VALID_TOKENS = 50_000
 
 
 def prepare_corpus(
@@ -67,6 +69,8 @@ def prepare_corpus(
         splits = _write_splits(corpus, hashes, is_first, folder, valid_share, shards)
         for i in range(shards):
             write_lines(folder / f"shard{i}/dict.txt", tokenizer.dictionary)
+            for name, model in tokenizer.model_files.items():
+                (folder / f"shard{i}" / name).write_bytes(model)
         ends = np.cumsum([len(dataset) for dataset in encoded])
         kept = [int(mask.sum()) for mask in np.split(is_first, ends[:-1])]
         content = {
@@ -187,9 +191,11 @@ def _summarize(out: Path, manifest: dict[str, Any]) -> str:
     train = sum((Counter(counts) for name, counts in splits.items() if name != "valid"), Counter())
     duplicates = sum(source["duplicate_documents"] for source in manifest["sources"])
     unknown = sum(counts["unknown"] for counts in splits.values())
+    few = splits["valid"]["tokens"] < MIN_VALID_TOKENS
+    advice = f"validation on fewer than {MIN_VALID_TOKENS:,} tokens is noisy; raise --valid-share\n" if few else ""
     shards = shlex.quote(":".join(str(out / f"shard{i}") for i in range(manifest["options"]["shards"])))
     return (
         f"train: {train['documents']:,} documents, {train['words']:,} words, {train['tokens']:,} tokens; "
         f"valid: {splits['valid']['documents']:,} documents, {splits['valid']['tokens']:,} tokens; "
-        f"dropped: {duplicates:,} duplicate documents; {unknown:,} <unk> tokens\nfor fairseq-train: {shards}"
+        f"dropped: {duplicates:,} duplicate documents; {unknown:,} <unk> tokens\n{advice}for fairseq-train: {shards}"
     )

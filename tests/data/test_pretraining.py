@@ -28,6 +28,8 @@ def test_corpus_equals_the_reference(tmp_path, gpt2, shards, workers):
     summary = prepare(tmp_path / "out", f"{source},license=MIT", gpt2, shards=shards, workers=workers)
     lines = read(tmp_path / "out")
     assert lines == reference(documents, GPT2(gpt2), 0.3, shards)
+    assert "validation on fewer than 50,000 tokens is noisy; raise --valid-share" in summary
+    assert (tmp_path / f"out/shard{shards - 1}/vocab.bpe").read_bytes() == (gpt2 / "vocab.bpe").read_bytes()
     assert summary.splitlines()[-1] == "for fairseq-train: " + ":".join(
         str(tmp_path / f"out/shard{i}") for i in range(shards)
     )
