@@ -140,7 +140,7 @@ def test_no_import_cycles():
     paths = {f"{PACKAGE.name}.{module}".rstrip("."): module for module in SOURCE}
     edges = {}
     for path, module in paths.items():
-        names = {name for name in imports(module, SOURCE[module])}
+        names = set(imports(module, SOURCE[module]))
         edges[path] = paths.keys() & (names | {name.rpartition(".")[0] for name in names})
         edges[path] -= {path, path.rpartition(".")[0], PACKAGE.name}  # ``from . import name`` imports the file ``name``
     TopologicalSorter(edges).prepare()  # raises CycleError
