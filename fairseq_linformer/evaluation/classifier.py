@@ -116,9 +116,7 @@ class FairseqClassifier(Classifier):
         self.has_default_names = not (is_score or labels or default_labels.is_file())
         if self.has_default_names:
             self.names = [str(i) for i in range(classes)]
-            print(
-                f"no {LABELS} next to {self.path}: its classes have numbers; name them with --labels", file=sys.stderr
-            )
+            print(f"no {LABELS} next to {self.path}; --labels FILE names its classes", file=sys.stderr)
         else:
             self.names = [] if is_score else read_labels(labels or default_labels, classes)
 

@@ -45,11 +45,9 @@ def evaluate(
                 outputs.extend(values)
     if throughput.truncated_rows:
         share = throughput.dropped_tokens / (throughput.tokens + throughput.dropped_tokens)
-        print(
-            f"{throughput.truncated_rows:,} of {throughput.rows:,} rows truncated to {classifier.max_positions} tokens "
-            f"({100 * share:.0f} % of tokens dropped); --stride S reads all (not of pairs)",
-            file=sys.stderr,
-        )
+        rows_truncated = f"{throughput.truncated_rows:,} of {throughput.rows:,} rows truncated"
+        dropped = f"{classifier.max_positions:,} tokens ({100 * share:.0f} % of tokens dropped)"
+        print(f"{rows_truncated} to {dropped}; --stride S reads all (not of pairs)", file=sys.stderr)
     result: scores.Scores = {}
     if targets and classifier.is_score:
         result = scores.score_regression(targets, outputs)

@@ -17,7 +17,7 @@ from ..models.dictionaries import check_dictionary
 from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import progress_bar
 
-SEED, MASK_PROB = 1, 0.15
+SEED = 1
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def compute_perplexity(
     split: str = "valid",
     seed: int = SEED,
     positions: int | None = None,
-    mask_prob: float = MASK_PROB,
+    mask_prob: float = 0.15,
     max_tokens: int = 4096,
     device: str = "cpu",
 ) -> Perplexity:

@@ -23,6 +23,7 @@ SORTED_ROWS = 8192
 SORTED_TOKENS = 512 * SORTED_ROWS
 """Rows are sorted by length in chunks of SORTED_ROWS rows, or fewer that have SORTED_TOKENS tokens."""
 MAX_TOKENS, BATCH_SIZE = 8192, 256
+"""Tokens, with padding, and rows per batch at most."""
 NUM_SPECIAL = 2
 """<s> and </s> of each span."""
 
@@ -49,7 +50,6 @@ def predict(
     rows: Iterable[EncodedRow],
     throughput: Throughput,
     max_tokens: int = MAX_TOKENS,
-    batch_size: int = BATCH_SIZE,
     total: int | None = None,
     stride: int | None = None,
 ) -> Iterator[tuple[EncodedRow, Tensor]]:
@@ -58,7 +58,6 @@ def predict(
     Args:
         throughput: updated while rows are predicted.
         max_tokens: maximum number of tokens per batch, with padding; a longer row is a batch of its own.
-        batch_size: maximum number of rows per batch.
         total: number of rows, for progress; None if unknown.
         stride: tokens between the starts of spans, if rows may be longer than n.
     """
@@ -76,7 +75,7 @@ def predict(
             spans = [(i, start) for i, row_starts in enumerate(starts) for start in row_starts]
             sums: list[Any] = [0.0] * len(chunk)
             span_lengths = [min(lengths[i], width + NUM_SPECIAL) for i, _ in spans]
-            for batch in batch_by_length(span_lengths, max_tokens, batch_size):
+            for batch in batch_by_length(span_lengths, max_tokens):
                 inputs = [take_span(chunk[i].encoded, start, width) for i, start in (spans[j] for j in batch)]
                 before = time.perf_counter()
                 logits = classifier.logits(inputs)
@@ -107,11 +106,11 @@ def take_span(encoded: Encoding, start: int, width: int) -> Encoding:
     return {key: [*value[:1], *value[1:-1][start : start + width], *value[-1:]] for key, value in encoded.items()}
 
 
-def batch_by_length(lengths: Sequence[int], max_tokens: int, batch_size: int) -> Iterator[list[int]]:
+def batch_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
     """Indices of rows of similar length, longest first, so that running out of memory happens in the first batch."""
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch and (len(batch) == batch_size or lengths[batch[0]] * (len(batch) + 1) > max_tokens):
+        if batch and (len(batch) == BATCH_SIZE or lengths[batch[0]] * (len(batch) + 1) > max_tokens):
             yield batch
             batch = []
         batch.append(i)

@@ -3,11 +3,15 @@
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from fairseq_linformer.data.tasks import TASKS
+from fairseq_linformer.evaluation.encoded_rows import build_target_lookup
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import TEXT, finetune_classifier
@@ -89,6 +93,11 @@ def test_model_without_names_has_those_of_its_data(evaluate, finetuned, pieces, 
     without, expected = (json.loads((tmp_path / name).read_text()) for name in ("without", "with"))
     assert without["classes"] == NAMES and without["confusion"] == expected["confusion"]
     assert f"{tmp_path / 'typo'} does not exist" in evaluate(model, pieces, "--labels", tmp_path / "typo")
+
+
+def test_scores_are_not_classes():
+    with pytest.raises(ValueError, match="labels of sst-2 are classes, but the model's head predicts a score"):
+        build_target_lookup(SimpleNamespace(names=[], is_score=True), TASKS["sst-2"])
 
 
 @pytest.mark.parametrize("names", ["a 1\nb 1\n", "1 1\n2 1\n"])

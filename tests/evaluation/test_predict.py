@@ -43,8 +43,9 @@ def rows(lengths):
 @pytest.mark.parametrize("max_tokens, batch_size", [(1, 1), (12, 3), (1000, 100)])
 def test_results_are_in_the_order_of_the_rows(window, max_tokens, batch_size, monkeypatch):
     monkeypatch.setattr(predict, "SORTED_ROWS", window)
+    monkeypatch.setattr(predict, "BATCH_SIZE", batch_size)
     lengths, model, throughput = [5, 1, 9, 2, 2, 7, 30, 1], SumModel(), predict.Throughput()
-    results = list(predict.predict(model, iter(rows(lengths)), throughput, max_tokens, batch_size))
+    results = list(predict.predict(model, iter(rows(lengths)), throughput, max_tokens))
     assert [row.location for row, _ in results] == [f"data:{i}" for i in range(8)]
     assert [float(logits) for _, logits in results] == [(i + 1) * length for i, length in enumerate(lengths)]
     assert (throughput.rows, throughput.tokens) == (8, sum(lengths)) and throughput.seconds > 0
