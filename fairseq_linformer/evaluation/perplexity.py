@@ -12,12 +12,12 @@ from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model, open_checkpoint
 from ..data.tokenizer_files import DICTIONARY
-from ..models.datasets import open_dataset
+from ..models.datasets import check_dataset
 from ..models.dictionaries import check_dictionary
 from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import progress_bar
 
-SEED, MASK_PROB = 1, 0.15
+SEED = 1
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def compute_perplexity(
     split: str = "valid",
     seed: int = SEED,
     positions: int | None = None,
-    mask_prob: float = MASK_PROB,
+    mask_prob: float = 0.15,
     max_tokens: int = 4096,
     device: str = "cpu",
 ) -> Perplexity:
@@ -62,9 +62,6 @@ def compute_perplexity(
         checkpoint: path of a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code.
         data: folder with ``dict.txt`` and the split, as written by ``prepare pretraining`` or ``fairseq-preprocess``.
         positions: tokens per block; None for the model's n. To compare models of different n, use the same value.
-
-    Raises:
-        ValueError: a file is missing or does not match the others, or an option is out of range.
     """
     data = Path(data)
     state = open_checkpoint(checkpoint)
@@ -72,17 +69,12 @@ def compute_perplexity(
     positions = n if positions is None else positions
     if not 2 <= positions <= n:
         raise ValueError(f"--tokens-per-sample must be between 2 and the model's n ({n}), got {positions}")
-    if max_tokens < 1:
-        raise ValueError(f"--max-tokens must be at least 1, got {max_tokens}")
-    if not 0 <= seed < 1 << 32:
-        raise ValueError(f"--seed must be between 0 and {(1 << 32) - 1}, got {seed}")
     if not 0 < mask_prob < 1:
         raise ValueError(f"--mask-prob must be above 0 and below 1, got {mask_prob}")
     vocab_size, model_dictionary = state["model"][EMBEDDINGS].size(0), Path(checkpoint).parent / DICTIONARY
-    check_dictionary(
-        data / DICTIONARY, vocab_size, checkpoint, "it must be in the data folder", same_as=[model_dictionary]
-    )
-    open_dataset(data / split)  # raises if it is missing or damaged
+    hint = "it must be in the data folder"
+    check_dictionary(data / DICTIONARY, vocab_size, checkpoint, hint, same_as=[model_dictionary])
+    check_dataset(data / split)
     model = build_model(state).to(device).eval()
     config = MaskedLMConfig(data=str(data), tokens_per_sample=positions, mask_prob=mask_prob, seed=seed)
     task = MaskedLMTask.setup_task(OmegaConf.structured(config))
@@ -110,5 +102,6 @@ def compute_perplexity(
         raise ValueError(f"{split} of {data} is too short: none of its tokens is masked")
     if not math.isfinite(bits):
         raise ValueError(f"the loss of {checkpoint} is NaN or infinite; its weights are damaged")
-    accuracy = num_correct / masked
-    return Perplexity(2 ** (bits / masked), bits / masked, accuracy, masked, int(tokens), positions, seconds)
+    return Perplexity(
+        2 ** (bits / masked), bits / masked, num_correct / masked, masked, int(tokens), positions, seconds
+    )

@@ -18,8 +18,8 @@ from ..checkpoints.provenance import RESULT
 from ..data.tasks import Task
 from ..data.tokenizer_files import DICTIONARY
 from ..evaluation.classifier import FairseqClassifier
-from ..evaluation.encoded_rows import is_prepared
-from ..evaluation.evaluate import EvaluationData, evaluate
+from ..evaluation.encoded_rows import is_prepared, read_prepared_rows
+from ..evaluation.evaluate import evaluate
 from ..files import check_can_be_written, read_json, write_json
 from ..models.datasets import open_dataset
 from . import local
@@ -178,12 +178,17 @@ def build_result(
         "data": describe_data(data),
         "recipe": {**asdict(recipe), "overrides": list(job.overrides), "device": job.device},
         "task": job.task.name,
-        "splits": {split: evaluate(classifier, EvaluationData(str(data), split=split)).as_dict() for split in splits},
+        "splits": {split: _evaluate(classifier, data, split) for split in splits},
         "checkpoint": name,
         # Without the seconds of the pretraining.
         "seconds": training_seconds(training.folder / CHECKPOINTS / LAST, training.cfg.checkpoint.finetune_from_model),
         **training_provenance(training.folder),
     }
+
+
+def _evaluate(classifier: FairseqClassifier, data: Path, split: str) -> dict[str, Any]:
+    total, rows = read_prepared_rows(classifier, data, split)
+    return evaluate(classifier, rows, total=total)
 
 
 def default_name(task: Task, checkpoint: str, from_scratch: bool) -> str:

@@ -4,7 +4,7 @@ python -m tests.bad_input.table     # after a change of cases.py; copy it to the
 """
 
 from .cases import CASES
-from .test_fairseq import DATA, FLAGS, YAML
+from .test_fairseq import FLAGS, YAML
 
 HEAD = "| command | rejected | cases |\n| --- | --- | --- |\n"
 
@@ -16,8 +16,7 @@ def build_table() -> str:
         of_command = subjects.setdefault(case.command or "(none)", {})
         of_command[case.subject] = of_command.get(case.subject, 0) + 1
     for command, subject, lines in (
-        ("`fairseq-train`, `fairseq-validate`", "flags and checkpoints", FLAGS),
-        ("`fairseq-train`, `fairseq-validate`", "data", DATA),
+        ("`fairseq-train`", "flags and checkpoints", FLAGS),
         ("`fairseq-hydra-train`", "keys of the configuration", YAML),
     ):
         subjects.setdefault(command, {})[subject] = len(lines.strip().splitlines())

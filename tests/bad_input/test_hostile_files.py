@@ -13,23 +13,11 @@ from omegaconf import OmegaConf
 
 from fairseq_linformer.analysis.spectrum_result import read_spectrum
 from fairseq_linformer.cli import main
-from fairseq_linformer.evaluation.encoded_rows import open_dataset
 from fairseq_linformer.models import LinformerRobertaModel
+from fairseq_linformer.models.datasets import open_dataset
 from fairseq_linformer.models.fairseq_fixes import evaluate_literal, load_weights_only
 
-from .cases import CASES
 from .world import EXECUTED, Code
-
-LOADING = (
-    "finetune",
-    "evaluate",
-    "convert from-roberta",
-    "convert resize",
-    "convert to-huggingface",
-    "convert to-onnx",
-    "linearize",
-    "analyze spectrum",
-)
 
 
 @pytest.fixture
@@ -46,11 +34,6 @@ def test_the_code_would_run(here):
     (here / EXECUTED).unlink()
 
 
-@pytest.mark.parametrize("command", LOADING)
-def test_every_command_that_loads_a_checkpoint_is_tried_with_code(command):
-    assert any(case.command == command and "contains code" in case.message for case in CASES)
-
-
 PLACES = {
     "model": lambda checkpoint, code: checkpoint["model"].update(x=code),
     "a weight": lambda checkpoint, code: checkpoint["model"].update({next(iter(checkpoint["model"])): code}),
@@ -63,8 +46,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("new_format", [True, False])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place, new_format", [*((place, True) for place in PLACES), ("cfg", False)])
 def test_code_anywhere_in_a_checkpoint(place, new_format, world, here):
     checkpoint = torch.load(world / "mlm/model.pt", weights_only=True)
     PLACES[place](checkpoint, Code())
@@ -73,7 +55,7 @@ def test_code_anywhere_in_a_checkpoint(place, new_format, world, here):
         load_weights_only(here / "x.pt")
 
 
-@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("protocol", (0, 2, 5))
 def test_plain_pickles(protocol, here):
     (here / "x.pt").write_bytes(pickle.dumps({"model": Code()}, protocol))
     with pytest.raises(ValueError, match="x.pt contains code|x.pt is truncated, or is not"):
@@ -104,12 +86,8 @@ def test_numpy_files_with_objects(name, world, here):
 EXPRESSIONS = [
     "__import__('pathlib').Path('executed').touch()",
     "open('executed', 'w')",
-    "[open('executed', 'w') for _ in (1,)]",
-    "(lambda: open('executed', 'w'))()",
     "'a' * 10 ** 10",
-    "[0] * 100000 * 100000",
     "(0.9).__class__",
-    'f\'{open("executed", "w")}\'',
     "(" * 10_000 + ")" * 10_000,
     "",
 ]

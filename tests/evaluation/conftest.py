@@ -29,9 +29,11 @@ def table(tmp_path):
 
 @pytest.fixture
 def evaluate(capsys):
+    """A function that runs the command with these arguments on the CPU, and returns what it prints."""
+
     def evaluate(*arguments):
         try:
-            main(["evaluate", *map(str, arguments)])
+            main(["evaluate", *map(str, arguments), "--device", "cpu"])
         except SystemExit as end:
             return str(end.code)
         output = capsys.readouterr()

@@ -30,9 +30,7 @@ def predict_in_a_loop(finetuned, pieces):
 
 def test_predictions_equal_a_loop_with_fairseqs_interface(evaluate, finetuned, pieces, table, tmp_path):
     expected = predict_in_a_loop(finetuned, pieces)
-    report = evaluate(
-        finetuned, table, "--predictions", tmp_path / "p.jsonl", "--json", tmp_path / "s.json", "--device", "cpu"
-    )
+    report = evaluate(finetuned, table, "--predictions", tmp_path / "p.jsonl", "--json", tmp_path / "s.json")
     rows, summary = read_predictions(tmp_path / "p.jsonl"), json.loads((tmp_path / "s.json").read_text())
     probabilities = np.array([[row["probabilities"][name] for name in NAMES] for row in rows])
     assert len(set(probabilities.argmax(1))) == 2  # both classes are predicted
@@ -41,109 +39,67 @@ def test_predictions_equal_a_loop_with_fairseqs_interface(evaluate, finetuned, p
     assert [row["row"] for row in rows] == list(range(1, len(ROWS) + 1))
     accuracy = (expected.argmax(1) == [NAMES.index(label) for _, label in ROWS]).mean()
     assert summary["scores"]["accuracy"]["value"] == accuracy and f"{100 * accuracy:.2f} %" in report
+    assert set(summary) >= {"checkpoint", "on", "rows", "scores", "majority", "confusion", "calibration", "classes"}
     assert summary["throughput"]["rows"] == len(ROWS)
 
 
 def test_batch_limits_do_not_change_predictions(evaluate, finetuned, table, tmp_path):
-    first, *others = (["--batch-size", 1], ["--max-tokens", 40], ["--batch-size", 7], [])
-
-    def predict(options):
-        path = tmp_path / f"predictions{''.join(map(str, options))}.jsonl"
-        evaluate(finetuned, table, "--predictions", path, "--device", "cpu", *options)
-        return read_predictions(path)
-
-    expected = predict(first)
-    for options in others:
-        rows = predict(options)
-        assert [row["prediction"] for row in rows] == [row["prediction"] for row in expected]
-        for row, expected_row in zip(rows, expected):
-            assert row["probabilities"] == pytest.approx(expected_row["probabilities"], abs=2e-6)
+    found = []
+    for limit in (1, 40, 8192):
+        path = tmp_path / f"{limit}.jsonl"
+        evaluate(finetuned, table, "--predictions", path, "--max-tokens", limit)
+        found.append(read_predictions(path))
+    for rows in found[1:]:
+        assert [row["prediction"] for row in rows] == [row["prediction"] for row in found[0]]
+        for row, expected in zip(rows, found[0]):
+            assert row["probabilities"] == pytest.approx(expected["probabilities"], abs=2e-6)
 
 
 def test_fairseq_and_transformers_models_agree(evaluate, finetuned, classifier_folder, table, tmp_path):
+    rows, summaries = [], []
     for name, model in (("fairseq", finetuned), ("transformers", classifier_folder)):
-        evaluate(
-            model,
-            table,
-            "--predictions",
-            tmp_path / f"{name}.jsonl",
-            "--json",
-            tmp_path / f"{name}.json",
-            "--device",
-            "cpu",
-        )
-    names = ("fairseq", "transformers")
-    rows, other_rows = (read_predictions(tmp_path / f"{name}.jsonl") for name in names)
-    assert len(rows) == len(other_rows)
-    for row, other in zip(rows, other_rows):
+        paths = tmp_path / f"{name}.jsonl", tmp_path / f"{name}.json"
+        evaluate(model, table, "--predictions", paths[0], "--json", paths[1])
+        rows.append(read_predictions(paths[0]))
+        summaries.append(json.loads(paths[1].read_text()))
+    assert len(rows[0]) == len(rows[1]) == len(ROWS)
+    for row, other in zip(*rows):
         assert row["prediction"] == other["prediction"]
         assert row["probabilities"] == pytest.approx(other["probabilities"], abs=2e-6)
-    summary, other_summary = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
-    assert summary["scores"] == other_summary["scores"] and summary["confusion"] == other_summary["confusion"]
+    for key in ("scores", "confusion"):
+        assert summaries[0][key] == summaries[1][key]
 
 
 @pytest.mark.slow
 def test_accuracy_of_a_prepared_folder_equals_fairseqs(evaluate, finetuned, pieces, capsys, caplog, tmp_path):
-    evaluate(finetuned, pieces, "--json", tmp_path / "s.json", "--device", "cpu")
+    evaluate(finetuned, pieces, "--json", tmp_path / "s.json")
     caplog.set_level("INFO")
-    fairseq_commands.command(
-        "validate",
-        pieces,
-        "--user-dir",
-        fairseq_commands.PLUGIN,
-        "--path",
-        finetuned,
-        "--task",
-        "sentence_prediction",
-        "--criterion",
-        "sentence_prediction",
-        "--classification-head-name",
-        "animal",
-        "--num-classes",
-        2,
-        "--init-token",
-        0,
-        "--max-positions",
-        16,
-        "--batch-size",
-        8,
-        "--cpu",
-        "--log-format",
-        "json",
-    )
+    options = "--task sentence_prediction --criterion sentence_prediction --classification-head-name animal "
+    options += "--num-classes 2 --init-token 0 --max-positions 16 --batch-size 8 --cpu --log-format json"
+    user_dir = ("--user-dir", fairseq_commands.PLUGIN)
+    fairseq_commands.command("validate", pieces, *user_dir, "--path", finetuned, *options.split())
     accuracy = fairseq_commands.last_number(caplog.text, "valid_accuracy")
-    assert 100 * json.loads((tmp_path / "s.json").read_text())["scores"]["accuracy"]["value"] == pytest.approx(
-        accuracy, abs=0.006
-    )
+    found = json.loads((tmp_path / "s.json").read_text())["scores"]["accuracy"]["value"]
+    assert 100 * found == pytest.approx(accuracy, abs=0.006)
 
 
-def test_unlabeled_rows_are_only_predicted(evaluate, finetuned, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(text for text, _ in ROWS).encode())))
+def test_unlabeled_rows_are_only_predicted(finetuned, monkeypatch, capsys):
+    """Also a blank line, so that line N of the output belongs to line N of the input."""
+    texts = [*(text for text, _ in ROWS), "", "cat"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
     main(["evaluate", str(finetuned), "-", "--predictions", "-", "--device", "cpu"])
     output = capsys.readouterr()
-    lines = output.out.splitlines()
-    assert lines[0] == "row\tlabel\tprediction\tp(animal: cat)\tp(dog)" and len(lines) == 1 + len(ROWS)
-    assert lines[1].split("\t")[:2] == ["1", ""] and lines[1].split("\t")[2] in NAMES
-    assert "no labels, so no scores" in output.err
+    header, *lines = output.out.splitlines()
+    assert header == "row\tlabel\tprediction\tp(animal: cat)\tp(dog)" and len(lines) == len(texts)
+    assert all(line.split("\t")[:2] == [str(i), ""] and line.split("\t")[2] in NAMES for i, line in enumerate(lines, 1))
+    assert "no labels, so no scores" in output.err and f"1 of {len(texts)} lines are blank" in output.err
 
 
-def test_long_texts_are_truncated_as_by_prepare(evaluate, finetuned, tmp_path):
-    words = "a cat sat on the mat and a dog ran to the mat"
-    (tmp_path / "long.txt").write_text(f"{words} {words} {words}\n{words} {words}\n")
-    evaluate(finetuned, tmp_path / "long.txt", "--predictions", tmp_path / "p.jsonl", "--device", "cpu")
-    longer, shorter = read_predictions(tmp_path / "p.jsonl")
-    assert longer["probabilities"] == shorter["probabilities"]  # the same first 14 tokens
-    evaluate(
-        finetuned,
-        tmp_path / "long.txt",
-        "--predictions",
-        tmp_path / "q.jsonl",
-        "--device",
-        "cpu",
-        "--truncation",
-        "head+tail",
-    )
-    assert read_predictions(tmp_path / "q.jsonl")[0]["probabilities"] != longer["probabilities"]
+def test_nothing_is_printed_before_the_first_prediction(finetuned, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\tc\n")))
+    with pytest.raises(SystemExit, match="standard input:1 must have one or two texts"):
+        main(["evaluate", str(finetuned), "-", "--predictions", "-"])
+    assert not capsys.readouterr().out
 
 
 def test_default_truncation_is_that_of_training(evaluate, finetuned, tmp_path):
@@ -157,31 +113,25 @@ def test_default_truncation_is_that_of_training(evaluate, finetuned, tmp_path):
         outputs[truncation] = evaluate(folder / finetuned.name, *arguments)
         assert outputs[truncation] == evaluate(finetuned, *arguments, "--truncation", truncation)
     assert outputs["head"] != outputs["head+tail"]
-    (folder / "manifest.json").write_text("{")
-    assert "manifest.json cannot be read" in evaluate(folder / finetuned.name, tmp_path / "long.txt")
 
 
 @pytest.mark.parametrize("classes", [0, 2])
-def test_labeled_rows_need_little_memory(classes, tmp_path, monkeypatch):
+def test_labeled_rows_need_little_memory(classes, monkeypatch):
     """A million rows are scored at the end: 8 bytes per target and output until then."""
     rows, held = 4000, {}
 
-    def predict(_, __, throughput, *___):
+    def predict(*_):
         for i in range(rows):
             yield EncodedRow(f"rows:{i}", None, i % 2), torch.full((max(classes, 1),), float(i))
-            throughput.rows += 1
             if i + 1 in (rows // 4, rows):
                 held[i + 1] = tracemalloc.get_traced_memory()[0]
 
-    monkeypatch.setattr(evaluate_module.predict, "predict", predict)
-    monkeypatch.setattr(evaluate_module, "_rows", lambda *_: (rows, iter(())))
-    (tmp_path / "rows.txt").touch()
+    monkeypatch.setattr(evaluate_module, "predict", predict)
     classifier = SimpleNamespace(names=["no", "yes"][:classes], is_score=not classes)
-    data = evaluate_module.EvaluationData(str(tmp_path / "rows.txt"))
     tracemalloc.start()
     try:
-        result = evaluate_module.evaluate(classifier, data)
+        result = evaluate_module.evaluate(classifier, iter(()))
     finally:
         tracemalloc.stop()
-    assert result.scores.rows == rows
+    assert result["rows"] == rows
     assert (held[rows] - held[rows // 4]) / (0.75 * rows) < 2 * 8 * (1 + max(classes, 1))

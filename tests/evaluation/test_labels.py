@@ -1,12 +1,17 @@
 """Labels: scores, numbered classes in any order, and labels unknown to the model."""
 
 import json
+import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from fairseq_linformer.data.tasks import TASKS
+from fairseq_linformer.evaluation.encoded_rows import build_target_lookup
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import TEXT, finetune_classifier
@@ -16,75 +21,45 @@ from .labeled_rows import NAMES, ROWS
 @pytest.mark.slow
 def test_scores_and_pairs(evaluate, pieces, tmp_path):
     lines = [[int(token) for token in row] for row in MMapIndexedDataset(str(pieces / "train"))]
-    data = tmp_path / "data"
+    data, num_entries = tmp_path / "data", len(Dictionary.load(str(pieces / "dict.txt")))
     for split in ("train", "valid"):
-        for part in ("input0", "input1"):
-            fairseq_commands.write_dataset(
-                data / part,
-                split,
-                lines if part == "input0" else lines[::-1],
-                len(Dictionary.load(str(pieces / "dict.txt"))),
-            )
+        for part, rows in (("input0", lines), ("input1", lines[::-1])):
+            fairseq_commands.write_dataset(data / part, split, rows, num_entries)
             shutil.copy(pieces / "dict.txt", data / part)
         (data / "label").mkdir(exist_ok=True)
         (data / "label" / f"{split}.label").write_text("".join(f"{(i % 5) / 4}\n" for i in range(len(lines))))
-    folder = finetune_classifier(
-        pieces,
-        tmp_path / "save",
-        "--regression-target",
-        "--separator-token",
-        2,
-        "--shorten-method",
-        "truncate",
-        "--best-checkpoint-metric",
-        "loss",
-        classes=1,
-        data=data,
+    options = "--regression-target --separator-token 2 --shorten-method truncate --best-checkpoint-metric loss"
+    model = (
+        finetune_classifier(pieces, tmp_path / "save", *options.split(), classes=1, data=data) / "checkpoint_last.pt"
     )
-    evaluate(folder / "checkpoint_last.pt", data, "--json", tmp_path / "s.json", "--device", "cpu")
+    evaluate(model, data, "--json", tmp_path / "s.json")
     found = json.loads((tmp_path / "s.json").read_text())
     assert set(found["scores"]) == {"pearson", "spearman"} and found["rows"] == len(lines)
     labels = data / "label/valid.label"
     original = labels.read_text()
     for text, message in (
-        (original + "1\n", f"{labels} must have {len(lines)} rows"),
-        (original.replace("0.5", "half", 1), f"{labels}:3 must be a finite number, got 'half'"),
-        (original.replace("0.5", "nan", 1), f"{labels}:3 must be a finite number, got 'nan'"),
+        (original + "1\n", f"valid in {data} must have equally many rows, got 40, 40, 41"),
+        (original.replace("0.5", "half", 1), f"{data} valid:3: unknown label 'half'; the model predicts a score"),
+        (original.replace("0.5", "nan", 1), f"{data} valid:3: unknown label 'nan'"),
     ):
         labels.write_text(text)
-        assert message in evaluate(folder / "checkpoint_last.pt", data, "--device", "cpu")
-    labels.write_text(original)
-    pair = data / "input1"
-    fairseq_commands.write_dataset(pair, "valid", lines[:-1], len(Dictionary.load(str(pieces / "dict.txt"))))
-    assert f"{pair}/valid must have {len(lines)} rows" in evaluate(
-        folder / "checkpoint_last.pt", data, "--device", "cpu"
-    )
+        assert message in evaluate(model, data)
     (tmp_path / "pair.tsv").write_text(
         "sentence1\tsentence2\tscore\n" + "".join(f"{text}\t{TEXT[i - 1]}\t{i / 4}\n" for i, text in enumerate(TEXT))
     )
-    evaluate(folder / "checkpoint_last.pt", tmp_path / "pair.tsv", "--json", tmp_path / "t.json", "--device", "cpu")
+    evaluate(model, tmp_path / "pair.tsv", "--json", tmp_path / "t.json")
     assert json.loads((tmp_path / "t.json").read_text())["rows"] == len(TEXT)  # the label column is inferred
-    for name, rows, message in (
-        ("nan", ["a\tb\tnan"], "nan.tsv:2: unknown label 'nan'"),
-        ("few", ["a\tb\t1", "b\ta\t0"], "got 2"),
-    ):
-        (tmp_path / f"{name}.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n")
-        assert message in evaluate(
-            folder / "checkpoint_last.pt",
-            tmp_path / f"{name}.tsv",
-            "--predictions",
-            tmp_path / "p.tsv",
-            "--device",
-            "cpu",
-        )
-        assert (tmp_path / "p.tsv").exists() == (name == "few")  # predictions are kept
-    assert "--labels x" in evaluate(folder / "checkpoint_last.pt", data, "--labels", "x")
-    shutil.copy(folder / "checkpoint_last.pt", tmp_path / "model.pt")
-    (tmp_path / "manifest.json").write_text('{"task": "sts-b"}')
+    (tmp_path / "same.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t1\nb\ta\t1\n")
+    assert "got 1 in all 2 rows" in evaluate(model, tmp_path / "same.tsv", "--predictions", tmp_path / "p.tsv")
+    assert len((tmp_path / "p.tsv").read_text().splitlines()) == 3  # predictions are kept
+    assert "--labels x" in evaluate(model, data, "--labels", "x")
+
+
+def test_number_of_texts_is_that_of_training(evaluate, finetuned, tmp_path):
+    shutil.copytree(finetuned.parent, tmp_path / "model")
+    (tmp_path / "model/manifest.json").write_text('{"num_inputs": 2}')
     (tmp_path / "one.txt").write_text("the cat\n")
-    shutil.copy(pieces / "dict.txt", tmp_path)
-    shutil.copy(pieces / "sentencepiece.bpe.model", tmp_path)
-    assert "one.txt must have 2 texts" in evaluate(tmp_path / "model.pt", tmp_path / "one.txt")
+    assert "one.txt:1 must have 2 texts" in evaluate(tmp_path / "model" / finetuned.name, tmp_path / "one.txt")
 
 
 def test_numbered_labels_in_another_order(evaluate, finetuned, tmp_path):
@@ -97,11 +72,10 @@ def test_numbered_labels_in_another_order(evaluate, finetuned, tmp_path):
         )
     num_correct = {}
     for order in ("01", "10"):
-        (tmp_path / order).write_text("".join(f"{label} 1\n" for label in order))
-        evaluate(
-            finetuned, "sst-2", "--source", folder, "--labels", tmp_path / order, "--json", tmp_path / f"{order}.json"
-        )
-        found = json.loads((tmp_path / f"{order}.json").read_text())
+        labels, path = tmp_path / order, tmp_path / f"{order}.json"
+        labels.write_text("".join(f"{label} 1\n" for label in order))
+        evaluate(finetuned, "sst-2", "--source", folder, "--labels", labels, "--json", path)
+        found = json.loads(path.read_text())
         num_correct[order] = np.trace(found["confusion"])
         assert found["classes"] == list(order) and np.sum(found["confusion"], 1).tolist() == [
             sum(NAMES.index(label) == int(name) for _, label in ROWS) for name in order
@@ -109,23 +83,44 @@ def test_numbered_labels_in_another_order(evaluate, finetuned, tmp_path):
     assert num_correct["01"] + num_correct["10"] == len(ROWS) and num_correct["01"] != num_correct["10"]
 
 
-def test_order_of_numbered_labels_must_be_known(evaluate, finetuned, pieces, tmp_path):
+def test_model_without_names_has_those_of_its_data(evaluate, finetuned, pieces, tmp_path):
+    """In fairseq's order, that of the dictionary."""
     shutil.copytree(finetuned.parent, tmp_path / "beside")
     shutil.rmtree(tmp_path / "beside" / "label")
-    data, model = tmp_path / "data", tmp_path / "beside" / finetuned.name
-    shutil.copytree(pieces, data)
-    (data / "label/dict.txt").write_text("1 1\n0 1\n")
-    assert "order 1, 0" in evaluate(model, data)
-    (data / "label/dict.txt").write_text("0 1\n1 1\n")
-    assert "accuracy" in evaluate(model, data)
-    assert f"{tmp_path / 'typo'} does not exist" in evaluate(model, data, "--labels", tmp_path / "typo")
+    model = tmp_path / "beside" / finetuned.name
+    for name, checkpoint in (("without", model), ("with", finetuned)):
+        evaluate(checkpoint, pieces, "--json", tmp_path / name)
+    without, expected = (json.loads((tmp_path / name).read_text()) for name in ("without", "with"))
+    assert without["classes"] == NAMES and without["confusion"] == expected["confusion"]
+    assert f"{tmp_path / 'typo'} does not exist" in evaluate(model, pieces, "--labels", tmp_path / "typo")
 
 
-def test_label_outside_the_dictionary_is_located(evaluate, finetuned, pieces, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(pieces, data)
-    labels = MMapIndexedDataset(str(data / "label/valid"))
+def test_scores_are_not_classes():
+    with pytest.raises(ValueError, match="labels of sst-2 are classes, but the model's head predicts a score"):
+        build_target_lookup(SimpleNamespace(names=[], is_score=True), TASKS["sst-2"])
+
+
+@pytest.mark.parametrize("names", ["a 1\nb 1\n", "1 1\n2 1\n"])
+def test_numbers_are_not_taken_for_indices_of_classes(names, evaluate, finetuned, tmp_path):
+    (tmp_path / "labels.txt").write_text(names)
+    (tmp_path / "rows.tsv").write_text("sentence\tlabel\ncat\t0\ndog\t1\n")
+    shown = ", ".join(name.split()[0] for name in names.splitlines())
+    message = evaluate(finetuned, tmp_path / "rows.tsv", "--labels", tmp_path / "labels.txt")
+    assert f"rows.tsv:2: unknown label '0'; the model's classes are {shown}" in message
+
+
+def test_data_with_another_dictionary_or_labels_is_rejected(evaluate, finetuned, pieces, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(pieces, other)
+    lines = (other / "input0/dict.txt").read_text().splitlines()
+    (other / "input0/dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
+    assert re.search("other/input0/dict.txt .*: entry 4", evaluate(finetuned, other))
+    shutil.copy(pieces / "dict.txt", other / "input0")
+    (other / "label/dict.txt").write_text("dog 1\nbird 1\n")
+    assert re.search("unknown label 'bird'.*animal: cat, dog", evaluate(finetuned, other))
+    labels = MMapIndexedDataset(str(other / "label/valid"))
     rows = [[int(token) for token in labels[i]] for i in range(len(labels))]
     rows[2] = [3]  # <unk>
-    fairseq_commands.write_dataset(data / "label", "valid", rows, 8)
-    assert f"{data} valid:3 " in evaluate(finetuned, data)
+    shutil.copy(pieces / "label/dict.txt", other / "label")
+    fairseq_commands.write_dataset(other / "label", "valid", rows, 8)
+    assert f"{other} valid:3: unknown label '<unk>'" in evaluate(finetuned, other)

@@ -13,49 +13,22 @@ from .. import fairseq_commands
 def test_perplexity_equals_fairseqs_in_any_batch(evaluate, train_checkpoint, mlm_data, caplog, tmp_path):
     checkpoint, results = train_checkpoint() / "checkpoint_last.pt", {}
     for name, options in {
-        "one": (),
-        "again": ("--max-tokens", 16),
-        "seed": ("--seed", 2),
-        "short": ("--tokens-per-sample", 8),
+        "one": "--seed 7",
+        "again": "--seed 7 --max-tokens 16",
+        "seed": "--seed 2",
+        "short": "--seed 7 --tokens-per-sample 8",
     }.items():
-        evaluate(
-            checkpoint,
-            "--perplexity",
-            mlm_data,
-            "--json",
-            tmp_path / f"{name}.json",
-            "--device",
-            "cpu",
-            "--seed",
-            7,
-            *options,
-        )
+        evaluate(checkpoint, "--perplexity", mlm_data, "--json", tmp_path / f"{name}.json", *options.split())
         results[name] = json.loads((tmp_path / f"{name}.json").read_text())
-    assert results["one"]["masked"] == results["again"]["masked"] and results["one"]["bits"] == pytest.approx(
-        results["again"]["bits"], abs=1e-6
-    )
-    assert results["seed"]["bits"] != results["one"]["bits"] and results["short"]["positions"] == 8
+    one, again = results["one"], results["again"]
+    assert one["masked"] == again["masked"] and one["bits"] == pytest.approx(again["bits"], abs=1e-6)
+    assert results["seed"]["bits"] != one["bits"] and results["short"]["positions"] == 8
     caplog.set_level("INFO")
-    fairseq_commands.command(
-        "validate",
-        mlm_data,
-        "--user-dir",
-        fairseq_commands.PLUGIN,
-        "--task",
-        "masked_lm",
-        "--path",
-        checkpoint,
-        "--batch-size",
-        8,
-        "--cpu",
-        "--num-workers",
-        0,
-        "--required-batch-size-multiple",
-        1,  # with the default of 8, fairseq drops the remaining rows
-        "--log-format",
-        "json",
-    )
-    assert results["one"]["bits"] == pytest.approx(fairseq_commands.last_number(caplog.text, "valid_loss"), abs=0.001)
+    options = "--task masked_lm --batch-size 8 --cpu --num-workers 0 --log-format json"
+    options += " --required-batch-size-multiple 1"  # with the default of 8, fairseq drops the remaining rows
+    user_dir = ("--user-dir", fairseq_commands.PLUGIN)
+    fairseq_commands.command("validate", mlm_data, *user_dir, "--path", checkpoint, *options.split())
+    assert one["bits"] == pytest.approx(fairseq_commands.last_number(caplog.text, "valid_loss"), abs=0.001)
 
 
 @pytest.mark.slow
@@ -63,7 +36,7 @@ def test_share_of_masked_tokens(evaluate, train_checkpoint, mlm_data, tmp_path):
     checkpoint, found = train_checkpoint() / "checkpoint_last.pt", {}
     for share, options in ((None, ()), (0.15, ("--mask-prob", 0.15)), (0.5, ("--mask-prob", 0.5))):
         path = tmp_path / f"{share}.json"
-        printed = evaluate(checkpoint, "--perplexity", mlm_data, "--json", path, "--device", "cpu", *options)
+        printed = evaluate(checkpoint, "--perplexity", mlm_data, "--json", path, *options)
         found[share] = json.loads(path.read_text())
         assert f"{found[share]['masked']:,} of {found[share]['tokens']:,} tokens masked" in printed
         assert found[share]["masked"] / found[share]["tokens"] == pytest.approx(share or 0.15, abs=0.03)
@@ -73,8 +46,5 @@ def test_share_of_masked_tokens(evaluate, train_checkpoint, mlm_data, tmp_path):
 def test_truncated_data_is_rejected(evaluate, train_checkpoint, mlm_data, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(mlm_data, data)
-    for end, message in (("bin", "valid.bin .* bytes"), ("idx", "valid.idx is truncated")):
-        original = (data / f"valid.{end}").read_bytes()
-        (data / f"valid.{end}").write_bytes(original[:-1] if end == "bin" else original[:20])
-        assert re.search(message, evaluate(train_checkpoint() / "checkpoint_last.pt", "--perplexity", data)), end
-        (data / f"valid.{end}").write_bytes(original)
+    (data / "valid.bin").write_bytes((data / "valid.bin").read_bytes()[:-1])
+    assert re.search("valid.bin .* bytes", evaluate(train_checkpoint() / "checkpoint_last.pt", "--perplexity", data))

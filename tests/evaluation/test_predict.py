@@ -1,22 +1,38 @@
-"""Batches by length, and the order of results."""
+"""Batches by length, the order of results, and documents longer than n in spans."""
 
 import pytest
 import torch
 
+from fairseq_linformer.cli import main
 from fairseq_linformer.data.tables import Row
 from fairseq_linformer.evaluation import encoded_rows, predict
+from fairseq_linformer.evaluation.classifier import FairseqClassifier
 from fairseq_linformer.evaluation.encoded_rows import EncodedRow
 
 
 class SumModel:
     """A model whose logit is the sum of the row; it records its batches."""
 
+    def __init__(self, max_positions=100):
+        self.batches, self.max_positions = [], max_positions
+
+    def logits(self, batch):
+        self.batches.append([row["input_ids"] for row in batch])
+        return torch.tensor([[float(sum(row["input_ids"]))] for row in batch])
+
+
+class Characters:
+    """A tokenizer of single sentences between two special tokens; it records its batches."""
+
+    is_score, names, max_positions = True, [], 6
+
     def __init__(self):
         self.batches = []
 
-    def logits(self, batch):
-        self.batches.append([len(row["input_ids"]) for row in batch])
-        return torch.tensor([[float(sum(row["input_ids"]))] for row in batch])
+    def encode(self, texts, truncated):
+        self.batches.append(len(texts))
+        end = self.max_positions - 2 if truncated else None
+        return [{"input_ids": [0, *map(ord, "".join(row)[:end]), 2]} for row in texts]
 
 
 def rows(lengths):
@@ -27,13 +43,14 @@ def rows(lengths):
 @pytest.mark.parametrize("max_tokens, batch_size", [(1, 1), (12, 3), (1000, 100)])
 def test_results_are_in_the_order_of_the_rows(window, max_tokens, batch_size, monkeypatch):
     monkeypatch.setattr(predict, "SORTED_ROWS", window)
+    monkeypatch.setattr(predict, "BATCH_SIZE", batch_size)
     lengths, model, throughput = [5, 1, 9, 2, 2, 7, 30, 1], SumModel(), predict.Throughput()
-    results = list(predict.predict(model, iter(rows(lengths)), throughput, max_tokens, batch_size))
+    results = list(predict.predict(model, iter(rows(lengths)), throughput, max_tokens))
     assert [row.location for row, _ in results] == [f"data:{i}" for i in range(8)]
     assert [float(logits) for _, logits in results] == [(i + 1) * length for i, length in enumerate(lengths)]
     assert (throughput.rows, throughput.tokens) == (8, sum(lengths)) and throughput.seconds > 0
     for batch in model.batches:
-        assert len(batch) <= batch_size and (len(batch) == 1 or max(batch) * len(batch) <= max_tokens)
+        assert len(batch) <= batch_size and (len(batch) == 1 or max(map(len, batch)) * len(batch) <= max_tokens)
 
 
 def test_long_rows_are_few_in_memory(monkeypatch):
@@ -55,19 +72,74 @@ def test_long_rows_are_few_in_memory(monkeypatch):
 
 def test_long_texts_are_tokenized_a_few_at_a_time(monkeypatch):
     monkeypatch.setattr(encoded_rows, "_CHUNK_CHARACTERS", 8)
-    chunks = []
-
-    class Characters:
-        def encode(self, texts):
-            chunks.append(len(texts))
-            return [{"input_ids": list(map(ord, "".join(row)))} for row in texts]
-
+    tokenizer = Characters()
+    tokenizer.max_positions = 100
     examples = [Row(f"data:{i}", text) for i, text in enumerate([("ab", "c"), ("d",), ("efgh",), ("i" * 30,), ("j",)])]
-    found = list(encoded_rows.encode_rows(Characters(), examples, float))
-    assert [row.location for row in found] == [f"data:{i}" for i in range(5)] and chunks == [3, 1, 1]
+    found = list(encoded_rows.encode_rows(tokenizer, examples))
+    assert [row.location for row in found] == [f"data:{i}" for i in range(5)] and tokenizer.batches == [3, 1, 1]
+
+
+def test_dropped_tokens_are_counted():
+    examples = [Row(f"data:{i}", (text,)) for i, text in enumerate(("ab", "abcd", "abcdefg"))]
+    found = list(encoded_rows.encode_rows(Characters(), examples))
+    assert [(len(row.encoded["input_ids"]), row.dropped) for row in found] == [(4, 0), (6, 0), (6, 3)]
+    throughput = predict.Throughput()
+    list(predict.predict(SumModel(6), found, throughput))
+    assert (throughput.truncated_rows, throughput.dropped_tokens, throughput.tokens) == (1, 3, 16)
 
 
 def test_nan_logits_are_located():
     bad = [EncodedRow("data:1", {"input_ids": [1]}), EncodedRow("data:2", {"input_ids": [float("nan")]})]
     with pytest.raises(ValueError, match=r"data:2.*\[nan\]"):
         list(predict.predict(SumModel(), bad, predict.Throughput()))
+
+
+@pytest.mark.parametrize("length, starts", [(1, [0]), (4, [0]), (5, [0, 1]), (8, [0, 3, 4])])
+def test_spans_cover_the_document(length, starts):
+    assert [*predict.span_starts(length, width=4, stride=3)] == starts
+
+
+def test_logits_of_documents_are_means_over_spans_in_small_batches():
+    examples = [Row(f"data:{i}", (text,)) for i, text in enumerate(("abcdefghi", "ab", "aaaaac"))]
+    documents, model = list(encoded_rows.encode_rows(Characters(), examples, truncated=False)), SumModel(6)
+    found = predict.predict(model, documents, predict.Throughput(), max_tokens=12, stride=2)
+    for row, logits in found:
+        text = "".join(map(chr, row.encoded["input_ids"][1:-1]))
+        spans = [text[start : start + 4] for start in predict.span_starts(len(text), 4, 2)]
+        assert float(logits) == sum(sum(map(ord, span)) + 2 for span in spans) / len(spans)
+    assert sorted(map(len, model.batches)) == [1, 2, 2, 2]  # 4, 1 and 2 spans of up to 6 tokens
+
+
+@pytest.mark.parametrize("stride", [0, 5])
+def test_bad_stride(stride):
+    with pytest.raises(ValueError, match=rf"--stride must be between 1 and n - 2 \(4\), got {stride}"):
+        next(predict.predict(SumModel(6), rows([3]), predict.Throughput(), stride=stride))
+
+
+def test_pairs_have_no_spans():
+    with pytest.raises(ValueError, match="--stride needs one text per row"):
+        next(encoded_rows.encode_rows(Characters(), [Row("data:1", ("a", "b"))], truncated=False))
+
+
+def test_command_with_stride(classifier, pieces, tmp_path, capsys):
+    """Short rows are unaffected; a long one differs from its truncated beginning, and is the mean of its spans."""
+    checkpoint, labels, rows = classifier / "checkpoint_last.pt", pieces / "label" / "dict.txt", tmp_path / "rows.txt"
+    texts = ["the cat", "a dog ran to the mat " * 6]
+    rows.write_text("".join(text + "\n" for text in texts))
+    for name, more in (("truncated", []), ("strided", ["--stride", "7"])):
+        options = ["--labels", str(labels), "--predictions", str(tmp_path / f"{name}.tsv"), *more]
+        main(["evaluate", str(checkpoint), str(rows), *options])
+        message = "1 of 2 rows truncated to 16 tokens (74 % of tokens dropped); --stride S reads all"
+        assert (message in capsys.readouterr().err) == (name == "truncated")
+    (_, short, long), (_, same, other) = (
+        (tmp_path / f"{name}.tsv").read_text().splitlines() for name in ("truncated", "strided")
+    )
+    assert short == same and long != other
+    model = FairseqClassifier(checkpoint, labels=labels)
+    (row,) = model.encode([(texts[1].strip(),)], truncated=False)
+    starts = predict.span_starts(len(row["input_ids"]) - 2, 14, 7)
+    mean = torch.cat([model.logits([predict.take_span(row, start, 14)]) for start in starts]).mean(0)
+    assert len(starts) > 2
+    torch.testing.assert_close(
+        torch.softmax(mean, 0).tolist(), [float(p) for p in other.split("\t")[3:]], atol=2e-6, rtol=0
+    )

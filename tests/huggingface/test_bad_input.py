@@ -15,7 +15,7 @@ from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
 from fairseq_linformer.checkpoints.onnx_export import to_onnx
 from fairseq_linformer.data.tokenizer_files import GPT2_FILES, choose_tokenizer
-from fairseq_linformer.evaluation.transformers_classifier import TransformersClassifier
+from fairseq_linformer.evaluation.classifier import TransformersClassifier
 from fairseq_linformer.huggingface import LinformerForMaskedLM
 
 from .. import fairseq_commands

@@ -23,9 +23,8 @@ from ...benchmark.timing import choose_clock, num_threads
 from ...checkpoints.files import ONNX_GRAPH
 from ...checkpoints.onnx_export import check_packages, to_onnx
 from ...data.tokenizer_files import DICTIONARY
-from ...evaluation.classifier import FairseqClassifier
+from ...evaluation.classifier import FairseqClassifier, OnnxClassifier
 from ...evaluation.encoded_rows import read_prepared_rows
-from ...evaluation.onnx_classifier import OnnxClassifier
 from ...evaluation.predict import Throughput, predict
 from ...training import finetune
 from ...training.recipe import run_names
