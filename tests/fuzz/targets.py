@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from fairseq_linformer.analysis.spectrum import read_state
-from fairseq_linformer.analysis.spectrum_result import read_spectrum
 from fairseq_linformer.checkpoints import huggingface
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
@@ -70,8 +67,6 @@ NAMES = """
     safetensors
     exported-config
     weights-index
-    state.npz
-    spectrum.npz
 """.split()
 """Names of the targets."""
 
@@ -170,12 +165,6 @@ def _parquet() -> bytes:
     return file.getvalue()
 
 
-def _npz(**arrays) -> bytes:
-    file = io.BytesIO()
-    np.savez(file, **arrays)
-    return file.getvalue()
-
-
 def _zstd(data: bytes) -> bytes:
     import pyarrow
 
@@ -231,10 +220,6 @@ def build_targets(world: Path) -> dict[str, Target]:
         "safetensors": Target(_exported, data("hf/model.safetensors"), "hf/model.safetensors", slow=True),
         "exported-config": Target(_exported, data("hf/config.json"), "hf/config.json", slow=True),
         "weights-index": Target(read_weight_files, json.dumps(weights).encode(), "model.safetensors.index.json"),
-        "state.npz": Target(lambda path: read_state(path, {"n": 3}), _npz(key=json.dumps({"n": 3})), "state.npz"),
-        "spectrum.npz": Target(
-            lambda path: read_spectrum(path.parent), _npz(curve=np.ones((1, 1, 3))), "out/spectrum.npz"
-        ),
     }
 
 
@@ -256,8 +241,6 @@ def surroundings(world: Path, target: Target) -> Iterator[Path]:
             shutil.copytree(world / "hf", path.parent, dirs_exist_ok=True)
         elif target.name == "data/manifest.json":
             shutil.copytree(world / "data", path.parent, dirs_exist_ok=True)
-        elif target.name == "out/spectrum.npz":
-            (path.parent / "spectrum.json").write_text("{}")
         yield path
 
 

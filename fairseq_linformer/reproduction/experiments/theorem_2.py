@@ -42,7 +42,7 @@ def measure(lengths: list[int], width: int, draws: int) -> Iterator[Row]:
     for n, head in zip(lengths, build_heads(random_head, lengths, width, SEED)):
         stated = math.ceil(theorem2.stated_k(n, width, EPSILON).k)
         for k in sorted({*powers_of_two(MIN_K, n), min(n, stated)}):
-            shares = theorem2.shares_within([head], k, EPSILON, max(3, draws // 10), generator)
+            shares = theorem2.shares_within(head, k, EPSILON, max(3, draws // 10), generator)
             for approximation in (PROOF, NOTHING):
                 for norm in NORMS:
                     yield Row(
