@@ -171,8 +171,8 @@ def test_finds_the_source():
     assert packages == set(STANDS_ON) == {layer(module) for module in trees()} - {""}
     names = [each.module for each in imports("reproduction.page")]
     assert {"files", "reproduction.result", "reproduction.display", "inspect"} <= {*names}
-    in_a_function = [each for each in imports("cli.report") if each.module == "reproduction.page"]
-    assert [each.name for each in in_a_function] == ["write"]
+    in_a_function = [each for each in imports("cli.reproduce") if each.module == "reproduction.page"]
+    assert [each.name for each in in_a_function] == ["write_pages"]
     assert below("models") == {"modules"}
     assert "cli" not in below("reproduction") and "reproduction" in below("cli")
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +35,8 @@ def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: 
     states = [out / STATE.format(i) for i in range(len(texts))]
     spectra = [measure_spectrum(model, text, number, text.n, text.name, state) for text, state in zip(texts, states)]
     draw_spectra(out / FIGURE, spectra)
-    np.savez(out / CURVES, **{spectrum.name: spectrum.curve for spectrum in spectra})
+    curves: dict[str, Any] = {spectrum.name: spectrum.curve for spectrum in spectra}
+    np.savez(out / CURVES, **curves)
     write_json(
         out / NUMBERS,
         [

@@ -739,40 +739,21 @@ REPRODUCE = section(
     figure-9 -> 'figure-9'.*figure-3.*table-2
     -> NAME
     figure-3 --scale huge -> --scale huge.*smoke, cpu, encoder, gpu, paper
-    figure-3 -> --data
+    figure-3 -> figure-3 reads --data at this scale, got none
     figure-3 --part e -> --part 'e'.*a, b, c, d
     figure-3 --data nowhere -> --data nowhere.*dict.txt
-    figure-3 --data 'two<newline>lines' -> --data two lines
     figure-3 --data two:folders -> --data .*':'.*two:folders
-    figure-3 --data '${x}' -> --data .*'\\$\\{'.*\\$\\{x\\}
-    parameters --data nowhere -> --data
-    figure-3 --tasks nowhere -> --data
-    parameters --tasks nowhere -> --tasks
-    table-2 --data nowhere -> table-2 needs --tasks
-    theorem-1 --scale gpu -> gpu.*smoke, cpu
-    figure-3 --scale paper -> --data
-    table-2 --scale paper -> --tasks
-    table-2 --scale paper --data nowhere -> --tasks
+    parameters --tasks nowhere -> parameters reads no input at this scale, got --tasks
+    table-2 --data nowhere -> table-2 reads --data --tasks at this scale, got --data
     table-2 --scale paper --tasks nowhere -> n512-roberta must be a finished pretraining
     figure-3 --data data --results nowhere -> --results.* nowhere
     figure-3 --data data --runs text.txt -> cannot write to text.txt
-    figure-1 --scale smoke --data data --encoder nowhere -> needs --source with --encoder
     list --data '' -> --data: must not be empty
+    report --results nowhere -> --results.* nowhere
     """,
 )
 
 OTHERS = [
-    *section(
-        "report",
-        "folders and files",
-        "",
-        """
-        --results nowhere -> nowhere
-        --results '' -> --results: must not be empty
-        --results text.txt -> text.txt
-        --results results --nothing -> --nothing
-        """,
-    ),
     *section("path", "folders", "", "-> FOLDER|folder\nelsewhere -> 'elsewhere'.*plugin"),
     *section("", "commands", "", "-> COMMAND\nevaluat -> 'evaluat'\n--nothing -> COMMAND|--nothing"),
 ]

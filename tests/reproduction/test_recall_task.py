@@ -84,10 +84,10 @@ def test_sequences_depend_on_the_seed_only():
 
 @pytest.mark.parametrize("sizes", [each for scales in recall.SIZES.values() for each in scales.values()])
 def test_tasks_have_room_and_distance(sizes):
-    for n in sizes.lengths:
+    for n in sizes["lengths"]:
         task = RecallTask(n)
         assert task.early >= 2 * task.num_pairs
-        assert LAYERS * max(sizes.windows) + 1 < task.distance
+        assert LAYERS * max(sizes["windows"]) + 1 < task.distance
 
 
 @pytest.mark.parametrize("k", [64, 16, 1])

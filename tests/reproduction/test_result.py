@@ -57,16 +57,6 @@ def test_written_and_read(tmp_path):
     assert read(tmp_path / "cpu.json") == []
 
 
-@pytest.mark.parametrize("content", ["{}", "[1]", '[{"part": "a"}]', "["])
-def test_another_file_is_named(tmp_path, content):
-    (tmp_path / "cpu.json").write_text(content)
-    if content == "{}":
-        assert read(tmp_path / "cpu.json") == []
-        return
-    with pytest.raises(ValueError, match=r"cpu\.json"):
-        read(tmp_path / "cpu.json")
-
-
 def test_environment(tmp_path):
     found = environment(Inputs("the command", tmp_path, started=0.0), "none")
     assert found.keys() == set(ENVIRONMENT) and found["command"] == "the command" and found["seconds"] > 0

@@ -460,7 +460,7 @@ def test_untrained(name, changed, outcome):
 def test_short_inputs(graded, longest, exact, better):
     """Staggered windows keep 0.9 at every length."""
     rows = []
-    for n in distillation.SIZES["encoder"].inputs:
+    for n in distillation.SIZES["encoder"]["inputs"]:
         for window in (0, 16):
             rows += shares(f"staggered, W={window}", n, 0.9)
             rows += shares(f"graded, W={window}", n, longest if n == 512 else graded)
@@ -472,7 +472,7 @@ def test_short_inputs(graded, longest, exact, better):
 
 def curve_outcomes(last=0.9, before=0.8, control=0.7, missing=False) -> dict[str, str]:
     rows = []
-    for each in distillation.SIZES["encoder"].distilled[1 if missing else 0 :]:
+    for each in distillation.SIZES["encoder"]["distilled"][1 if missing else 0 :]:
         end = control if each.k == 1 else last
         points = [(0, 0.1), (1, 0.2), (2, min(before, end - 0.01) if each.k == 1 else before), (4, end)]
         name = distillation.curve_label(each)
@@ -495,12 +495,12 @@ def recalled(share: float, **where) -> Row:
 
 def recall_outcomes(full=0.961, control=0.125, small=0.5, large=0.9) -> dict[str, str]:
     sizes, rows = recall.SIZES["recall"]["cpu"], []
-    for seed in sizes.seeds:
+    for seed in sizes["seeds"]:
         rows.append(recalled(full, model=recall.FULL, k=128, seed=seed))
-        for window in sizes.windows:
+        for window in sizes["windows"]:
             rows.append(recalled(control, model=recall.label(1, window, None), k=1, seed=seed))
-            for start in sizes.starts:
-                for divisor in sizes.k_divisors:
+            for start in sizes["starts"]:
+                for divisor in sizes["k_divisors"]:
                     k = 128 // divisor
                     name = recall.label(k, window, start)
                     rows.append(recalled(large if divisor == 2 else small, model=name, k=k, seed=seed))

@@ -12,13 +12,13 @@ from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import (
     Model,
     Run,
-    Runs,
     Trained,
     as_authors,
+    build_job,
     compared_run,
     compared_runs,
     default_start,
-    run_from_scratch,
+    train,
     trunk,
 )
 from fairseq_linformer.reproduction.scales import SCALES
@@ -51,7 +51,7 @@ def plans(scale, seed):
 
 def options_of(run: Run, scale, folder, text) -> dict[str, str]:
     start = folder / "start.pt" if run.parent else None
-    overrides = Runs(scale, folder, text).job(run, start).overrides
+    overrides = build_job(run, start, scale, folder, text).overrides
     assert len({each.partition("=")[0] for each in overrides}) == len(overrides)
     return dict(each.split("=", 1) for each in overrides)
 
@@ -100,7 +100,7 @@ def test_sizes_by_hand(scale, lr, layers, updates, seeds):
 def test_sizes_of_table_2_by_hand():
     small, distilled = table_2.SIZES["cpu"], table_2.ENCODER_SIZES["encoder"]
     assert (small.lr, small.rate, small.last, small.batch_size) == (2e-3, 5e-4, 1500, 32)
-    assert {lr for lr, *_ in distilled.recipes.values()} == {1e-4} and distilled.distillation.lr == 2e-4
+    assert {lr for lr, *_ in distilled.recipes.values()} == {1e-4} and distilled.distillation["lr"] == 2e-4
 
 
 def test_history_by_hand():
@@ -120,9 +120,9 @@ def test_history_by_hand():
 
 
 def test_model_options():
-    assert Model(16).options == ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
+    assert Model(16).options == {"_name": "roberta", "projected_dim": "null", "sharing": "null"}
     options = as_authors(Model(16, 8, "key-value", local_window=2)).options
-    assert {"++model.projection_init=normal", "++model.projection_lr_scale=1.0", "++model.local_window=2"} <= {*options}
+    assert {("projection_init", "normal"), ("projection_lr_scale", 1.0), ("local_window", 2)} <= {*options.items()}
     assert not any("init" in option or "scale" in option for option in Model(16, 8).options)
     assert default_start("layerwise") != default_start("headwise") and default_start(projection="mean-pool") is None
 
@@ -130,8 +130,8 @@ def test_model_options():
 def test_composed_by_hydra(text, tmp_path):
     """What fairseq receives."""
     scale = SCALES["cpu"]
-    run = run_from_scratch(Model(scale.n, scale.n // 4, "key-value"), scale, 3)
-    cfg = Runs(scale, tmp_path, text).job(run, None).cfg
+    run = Run(Model(scale.n, scale.n // 4, "key-value"), 3, "scratch", scale.base)
+    cfg = build_job(run, None, scale, tmp_path, text).cfg
     assert (cfg.common.seed, cfg.common.cpu, cfg.optimization.lr[0]) == (3, True, 0.002)
     assert (cfg.model._name, cfg.model.projected_dim, cfg.model.sharing) == ("linformer_roberta", 4, "key-value")
     assert (cfg.optimizer._name, cfg.optimizer.weight_decay, cfg.optimization.clip_norm) == ("adam", 0.01, 1.0)
@@ -139,10 +139,12 @@ def test_composed_by_hydra(text, tmp_path):
 
 
 def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setattr(Runs, "train", lambda self, *runs: {run: run for run in runs})
+    monkeypatch.setattr(comparison, "train", lambda runs, *at: {run: run for run in runs})
     monkeypatch.setattr(comparison, "measure", lambda part, scale, models, every, inputs: models)
     inputs = Inputs("", tmp_path, data=tmp_path)
-    models = comparison.pretrain("a", "cpu", lambda *at: {"roberta": run_from_scratch(Model(16), *at)}, inputs)
+    models = comparison.pretrain(
+        "a", "cpu", lambda scale, seed: {"roberta": Run(Model(16), seed, "scratch", scale.base)}, inputs
+    )
     assert [run.seed for run in models["roberta"]] == [1, 2, 3]
 
 
@@ -162,7 +164,7 @@ def test_a_conversion_has_the_seed_of_its_run(text, tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "write_checkpoint", lambda checkpoint, path: path.touch())
     monkeypatch.setattr(run_module.local, "train", lambda *arguments, **options: True)
     for seed in (1, 2):
-        Runs(SCALES["smoke"], tmp_path, text).train(compared_run(Model(16, 8), SCALES["smoke"], seed))
+        train([compared_run(Model(16, 8), SCALES["smoke"], seed)], SCALES["smoke"], tmp_path, text)
     assert seeds == [1, 2]
 
 
@@ -173,11 +175,11 @@ def test_the_seed_draws_random_e_and_f(monkeypatch):
 
 
 def test_a_run_in_the_way_is_named(text, tmp_path):
-    run = run_from_scratch(Model(16), SCALES["smoke"], 1)
+    run = Run(Model(16), 1, "scratch", 6)
     (tmp_path / run.name).mkdir(parents=True)
     (tmp_path / run.name / "config.yaml").write_text("task: {}")
     with pytest.raises(ValueError, match=f"{run.name}"):
-        Runs(SCALES["smoke"], tmp_path, text).train(run)
+        train([run], SCALES["smoke"], tmp_path, text)
 
 
 def test_curve_of_a_resumed_run(tmp_path):

@@ -28,15 +28,15 @@ from ...analysis.spectrum import Spectrum, measure_spectrum
 from ...data.manifest import describe_source
 from ...models.datasets import open_dataset
 from ..display import Panel, Table
-from ..result import Inputs, Result, Row, Rows, environment, join, mean_in_words, significant
-from ..run import Model, Runs, compared_run, environment_of
+from ..result import Inputs, Parts, Result, Row, Rows, environment, join, mean_in_words, significant
+from ..run import Model, compared_run, environment_of, train
 from ..scales import SCALES
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict, decide
-from ..text import describe_text, find_shards
+from ..text import find_shards
 
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
 SAYS = "singular values of attention have a long tail, more so in higher layers"
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+PARTS: Parts = {
     "smoke": {"roberta": ("data",), "encoder": ("encoder", "source")},
     "cpu": {"roberta": ("data",)},
     "encoder": {"encoder": ("encoder", "source")},
@@ -56,12 +56,12 @@ def run_roberta(scale: str, inputs: Inputs) -> Result:
     """The RoBERTa of Figure 3 (a), of the first seed, on the validation split."""
     sizes, text = SCALES[scale], inputs.text
     plan = compared_run(Model(sizes.compared_n), sizes, sizes.seeds[0])
-    runs = Runs(sizes, inputs.runs / scale, text).train(plan)
+    runs = train([plan], sizes, inputs.runs / scale, text)
     model, state = load_model(runs[plan].checkpoint, tokenizer=False), runs[plan].folder / "spectrum.npz"
     blocks = read_blocks(find_shards(text)[0], model.n)
     spectrum = measure_spectrum(model, blocks, sizes.sentences, model.n, "validation split", state)
     spectra = {f"RoBERTa, n = {model.n}, validation split": spectrum}
-    return result_of("roberta", scale, spectra, environment_of(list(runs.values()), inputs, describe_text(text)))
+    return result_of("roberta", scale, spectra, environment_of(runs.values(), inputs))
 
 
 def read_blocks(folder: Path, n: int) -> Iterator[list[int]]:
@@ -78,7 +78,7 @@ def run_encoder(scale: str, inputs: Inputs) -> Result:
     name, model = Path(str(inputs.encoder)).name.lower(), load_model(inputs.encoder)
     if model.n < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")
-    texts = [Sentences(source, model, n) for source in inputs.source]
+    texts = [Sentences(source, model, n) for source in inputs.source or ()]
     spectra = {f"{name}, {text.name}": measure_spectrum(model, text, number, n, text.name) for text in texts}
     sums = [[file["sha256"][:12] for file in describe_source(text.source)["files"]] for text in texts]
     data = "sha256: " + ", ".join(" ".join([text.name, *each]) for text, each in zip(texts, sums))

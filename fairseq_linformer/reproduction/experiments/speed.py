@@ -24,7 +24,7 @@ from ...training.data import describe_data
 from ..cells import GPU, SMOKE, measure
 from ..display import Table
 from ..finetuned import task_folder
-from ..result import Inputs, Result, in_words, join
+from ..result import Inputs, Parts, Result, in_words, join
 from ..statistics import Check, Verdict, decide
 
 TITLE = "Speed"
@@ -32,7 +32,7 @@ SAYS = "less time and memory than the authors' code"
 THREADS = 2
 """Of PyTorch, on a CPU."""
 _ALL: dict[str, tuple[str, ...]] = dict.fromkeys(("training", "training, peers", "process", "shares", "inference"), ())
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+PARTS: Parts = {
     "smoke": {"training": ()},
     "cpu": {**_ALL, "finetuning": ("tasks",)},
     "gpu": {**_ALL, "finetuning": ("tasks",)},
