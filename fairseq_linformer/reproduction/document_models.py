@@ -138,12 +138,9 @@ def _open_graph(path: Path) -> Call:
     return call
 
 
-def measure_memory(name: str, n: int, sizes: Sizes, graphs: Path) -> tuple[int, int]:
-    """Memory of a process that classifies one document of n tokens, on Linux.
-
-    Returns:
-        Peak resident bytes of the process, and how many of them its forward pass added to the loaded model.
-    """
+def measure_memory(name: str, n: int, sizes: Sizes, graphs: Path) -> int:
+    """Resident bytes that the forward pass of one document of n tokens adds to the loaded model, in a process of its
+    own, on Linux."""
     # Copies of a process that has imported what models need, and started no threads.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "fairseq_linformer.checkpoints.onnx_graph"])
@@ -152,7 +149,7 @@ def measure_memory(name: str, n: int, sizes: Sizes, graphs: Path) -> tuple[int, 
 
 
 @torch.inference_mode()
-def _measure_here(name: str, n: int, sizes: Sizes, graphs: Path) -> tuple[int, int]:
+def _measure_here(name: str, n: int, sizes: Sizes, graphs: Path) -> int:
     torch.set_num_threads(sizes["threads"])
     call, tokens = build_call(name, n, sizes, graphs), build_tokens(1, n, sizes)
     if name not in GRAPHS:  # onnxruntime keeps the memory of its first pass, so that pass is measured
@@ -164,4 +161,4 @@ def _measure_here(name: str, n: int, sizes: Sizes, graphs: Path) -> tuple[int, i
     call(tokens)
     peak = process_bytes("VmHWM")
     assert before is not None and peak is not None  # of this process, on Linux
-    return peak, peak - before
+    return peak - before

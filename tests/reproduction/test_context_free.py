@@ -40,9 +40,8 @@ def test_a_special_symbol_by_hand():
     assert context_free.masked_bits(p, p, mask_idx=5) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("size", [1000, 4000, 30000])
-def test_rule_of_thumb(size):
-    p = zipf(size)
+def test_rule_of_thumb():
+    p = zipf(size := 4000)
     assert context_free.masked_bits(p, p, size + 4) == pytest.approx(0.9 * entropy(p) + 0.2, abs=0.15)
 
 

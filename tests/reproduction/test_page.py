@@ -9,8 +9,9 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import experiments, page
-from fairseq_linformer.reproduction.display import Panel, Table, draw
+from fairseq_linformer.reproduction.display import Panel, Table, draw, pivot
 from fairseq_linformer.reproduction.experiments import load_all
+from fairseq_linformer.reproduction.result import Row
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -101,6 +102,13 @@ def test_without_results_every_claim_is_unmeasured(name):
 
 def test_a_table_in_markdown():
     assert Table("T", ["a|b"], [["1"]]).markdown() == "T:\n\n| a\\|b |\n| --- |\n| 1 |"
+
+
+def test_a_table_by_two_columns():
+    rows = [Row(value=1.0, model="a_b", n=1024), Row(value=2.0, model="c", n=2048), Row(value=3.0, model="c", n=1024)]
+    (table,) = pivot("T", rows, "model", "n")
+    assert table == Table("T", ["model", "n = 1,024", "n = 2,048"], [["a b", "1", "-"], ["c", "3", "2"]])
+    assert pivot("T", [], "model", "n") == []
 
 
 def test_a_chart_has_its_numbers_and_is_reproducible():

@@ -130,18 +130,6 @@ def test_training_is_repeatable_and_learns():
     assert models[0].output.weight.equal(models[1].output.weight)
 
 
-def test_a_constant_answer_is_a_guess():
-    class Constant(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.task, self.left_neighbor = TASK, torch.nn.Embedding(1, 1)
-
-        def forward(self, tokens, positions):
-            return torch.tensor([0.0, 1.0, 0.0, 0.0]).expand(tokens.size(0), positions.numel(), 4)
-
-    assert abs(count_recalled(Constant(), 3, 4000) / 4000 - TASK.chance) < 0.03
-
-
 def test_full_attention_grows_exactly():
     """On a text in the first half of twice the n, the grown model computes what the short one does."""
     short = build(k=64)

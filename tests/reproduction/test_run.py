@@ -99,8 +99,8 @@ def test_sizes_by_hand(scale, lr, layers, updates, seeds):
 
 def test_sizes_of_table_2_by_hand():
     small, distilled = table_2.SIZES["cpu"], table_2.ENCODER_SIZES["encoder"]
-    assert (small.lr, small.rate, small.last, small.batch_size) == (2e-3, 5e-4, 1500, 32)
-    assert {lr for lr, *_ in distilled.recipes.values()} == {1e-4} and distilled.distillation["lr"] == 2e-4
+    assert (small["lr"], small["last"], small["finetuning"]) == (2e-3, 1500, (5e-4, 32))
+    assert {lr for lr, *_ in distilled["recipes"].values()} == {1e-4} and distilled["distillation"]["lr"] == 2e-4
 
 
 def test_history_by_hand():
@@ -151,8 +151,7 @@ def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
 def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
     start = SimpleNamespace(path=tmp_path, overrides=(), max_positions=32)
     monkeypatch.setattr(figure_3, "open_initial_checkpoint", lambda *arguments: start)
-    sizes = figure_3.ENCODER_SIZES["smoke"]
-    first, second = ({*figure_3.encoder_job(sizes, tmp_path, tmp_path, "run", s).overrides} for s in (1, 2))
+    first, second = ({*figure_3.encoder_job("smoke", tmp_path, tmp_path, "run", s).overrides} for s in (1, 2))
     assert (first - second, second - first) == ({"common.seed=1"}, {"common.seed=2"})
 
 

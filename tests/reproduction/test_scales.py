@@ -64,16 +64,16 @@ def test_the_paper_scale_is_that_of_the_configuration():
 @pytest.mark.parametrize("name", SIZES)
 def test_finetuned_models_grow_by_doubling(name):
     sizes = SIZES[name]
-    lengths = [n for n, _ in sizes.stages]
+    lengths = [n for n, _ in sizes["stages"]]
     assert [2 * n for n in lengths[:-1]] == lengths[1:]
-    assert {model.n for model in sizes.linformers} <= {lengths[-1], 2 * lengths[-1]}
-    first = sizes.linformers[0]
+    assert {model.n for model in sizes["linformers"]} <= {lengths[-1], 2 * lengths[-1]}
+    first = sizes["linformers"][0]
     assert (first.n, first.k, first.sharing) == (lengths[-1], lengths[-1] // 2, "headwise")
-    assert list(sizes.epochs) == ["sst-2", "imdb", "qnli", "qqp"]
+    assert list(sizes["epochs"]) == ["sst-2", "imdb", "qnli", "qqp"]
 
 
 def test_finetuning_at_the_gpu_scale_is_in_the_grid_of_roberta():
     """Rates and batches of Liu et al. 2019, Table 10. Pretrained at the paper's n, at the rate of other experiments."""
     gpu = SIZES["gpu"]
-    assert gpu.rate in (1e-5, 2e-5, 3e-5) and gpu.batch_size in (16, 32)
-    assert gpu.stages[-1][0] == 512 and gpu.lr == SCALES["gpu"].lr
+    assert gpu["finetuning"] == (2e-5, 32)
+    assert gpu["stages"][-1][0] == 512 and gpu["lr"] == SCALES["gpu"].lr

@@ -26,13 +26,12 @@ number of updates and the learning rate were chosen on the Transformer.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
-from ...evaluation.perplexity import compute_perplexity
 from ...modules.rate import default_lr_scale
 from ...training import local
 from ...training.initial_checkpoint import open_initial_checkpoint
@@ -43,7 +42,7 @@ from ..comparison import about, at_most, curves, decreasing, perplexity_ratio, p
 from ..display import Panel, Table
 from ..encoder import EncoderModel, write_transformer
 from ..masked_head import train_head
-from ..result import Inputs, Parts, Result, Row, Rows, join, significant
+from ..result import Inputs, Parts, Result, Rows, join
 from ..run import (
     CONFIG,
     Model,
@@ -63,60 +62,47 @@ TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
 SAYS = "pretrained, a Linformer is nearly on par with RoBERTa, whatever the sharing and n"
 NEARLY, SAME = 1.05, 1.1
 """Ratios of perplexities: at most the first is "nearly on par"; up to the second, either way, "about the same"."""
-K_DIVISORS = (16, 8, 4, 2, 1)
-"""k is n divided by each of these. The last one is a control: RoBERTa, until E and F learn."""
-GPU_K_DIVISORS = (8, 4, 2)
-"""The paper's k."""
 AUTHORS, WINDOW, OWN_START = ", authors' start", ", W=16", ", default start"
 """Suffixes of labels: a model with the authors' start of E and F, with a local window, or with the default start of its
 sharing where compared models have a common one."""
 SHARINGS = ("none", "headwise", "key-value", "layerwise")
 
 
-@dataclass(frozen=True)
-class EncoderSizes:
-    """
-    Attributes:
-        window: W of models with a local window.
-        head: training of the head, as for ``train_head``.
-        updates, batch_size: number of updates of each model, and blocks of n tokens per update.
-        lr: peak learning rate; it rises over a tenth of the updates and decays linearly.
-    """
-
-    n: int
-    window: int
-    head: dict[str, Any]
-    updates: int
-    batch_size: int
-    lr: float
-    amp: bool
-    seeds: tuple[int, ...]
-
-    def models(self) -> dict[str, Model]:
-        """The Transformer; k = n / 4 with and without the window; n / 2, n / 8; and k = 1 with the window."""
-        n, w = self.n, self.window
-        sizes = ((n // 4, w), (n // 4, 0), (n // 2, 0), (n // 8, 0), (1, w))
-        return {
-            "roberta": EncoderModel(n),
-            **{encoder_label(k, w): EncoderModel(n, k, local_window=w) for k, w in sizes},
-        }
-
-
-_HEAD = {"updates": 400, "batch_size": 8, "lr": 1e-3, "amp": True}
-ENCODER_SIZES = {
-    "smoke": EncoderSizes(32, 4, {"updates": 4, "batch_size": 2, "lr": 1e-3, "amp": False}, 5, 2, 1e-4, False, (1,)),
-    "encoder": EncoderSizes(512, 16, _HEAD, 150, 8, 5e-4, True, (1, 2, 3)),
+ENCODER_SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "n": 32,
+        "window": 4,
+        "head": {"updates": 4, "batch_size": 2, "lr": 1e-3, "amp": False},
+        "training": {"updates": 5, "batch_size": 2, "lr": 1e-4},
+        "amp": False,
+        "seeds": (1,),
+    },
+    "encoder": {
+        "n": 512,
+        "window": 16,
+        "head": {"updates": 400, "batch_size": 8, "lr": 1e-3, "amp": True},
+        "training": {"updates": 150, "batch_size": 8, "lr": 5e-4},
+        "amp": True,
+        "seeds": (1, 2, 3),
+    },
 }
+"""The learning rate of training rises over a tenth of the updates, and decays linearly."""
 
 
 def encoder_label(k: int, window: int = 0) -> str:
     return f"k={k}" + f", W={window}" * bool(window)
 
 
+def encoder_models(scale: str) -> dict[str, Model]:
+    """The Transformer; k = n / 4 with and without the window; n / 2, n / 8; and k = 1 with the window."""
+    n, w = ENCODER_SIZES[scale]["n"], ENCODER_SIZES[scale]["window"]
+    sizes = ((n // 4, w), (n // 4, 0), (n // 2, 0), (n // 8, 0), (1, w))
+    return {"roberta": EncoderModel(n), **{encoder_label(k, v): EncoderModel(n, k, local_window=v) for k, v in sizes}}
+
+
 _PANELS: dict[str, tuple[str, ...]] = dict.fromkeys("abcd", ("data",))
 _ON_ENCODER: Parts = {
-    scale: {f"encoder {label}": ("data", "encoder") for label in sizes.models()}
-    for scale, sizes in ENCODER_SIZES.items()
+    scale: {f"encoder {label}": ("data", "encoder") for label in encoder_models(scale)} for scale in ENCODER_SIZES
 }
 PARTS: Parts = {
     "smoke": {**_PANELS, **dict(list(_ON_ENCODER["smoke"].items())[:2])},
@@ -138,9 +124,8 @@ def models_of(panel: str, scale: Scale) -> dict[str, Model]:
 
 
 def by_k(scale: Scale, n: int) -> dict[str, Model]:
-    """On a GPU only the paper's k; on ours also k = n / 4 with a local window."""
-    divisors = K_DIVISORS if scale.device == "cpu" else GPU_K_DIVISORS
-    models = {"roberta": Model(n), **{f"k={n // d}": Model(n, n // d) for d in divisors}}
+    """On a single GPU also k = n / 4 with a local window, instead of the authors' start."""
+    models = {"roberta": Model(n), **{f"k={n // d}": Model(n, n // d) for d in scale.k_divisors}}
     if scale == SCALES["gpu"]:
         return {**models, f"k={n // 4}{WINDOW}": Model(n, n // 4, local_window=16)}
     return with_authors(models)
@@ -183,33 +168,32 @@ def run_on_encoder(label: str, scale: str, inputs: Inputs) -> Result:
     """Train the head unless it exists, then the model with each seed."""
     sizes, text = ENCODER_SIZES[scale], inputs.text
     folder, shard = inputs.runs.absolute() / scale / "figure_3", find_shards(text, single=True)[0]
-    head, model = folder / "head.pt", sizes.models()[label]
+    head, model = folder / "head.pt", encoder_models(scale)[label]
     claim_runs(folder, text)
-    transformer = read_checkpoint(write_transformer(inputs.encoder, sizes.n, folder))
+    transformer = read_checkpoint(write_transformer(inputs.encoder, model.n, folder))
     if not head.exists():
-        write_checkpoint(train_head(transformer, shard, sizes.n, **sizes.head), head)
+        write_checkpoint(train_head(transformer, shard, model.n, **sizes["head"]), head)
     checkpoint, start = read_checkpoint(head), folder / f"{model.name}-start.pt"
     if not start.exists():
         write_checkpoint(checkpoint if model.k is None else convert(checkpoint, model), start)
     seeds = []
-    for seed in sizes.seeds:
-        job = encoder_job(sizes, start, shard, f"{model.name}-seed{seed}", seed)
-        local.train(job, sizes.updates)
+    for seed in sizes["seeds"]:
+        job = encoder_job(scale, start, shard, f"{model.name}-seed{seed}", seed)
+        local.train(job, sizes["training"]["updates"])
         seeds.append(Trained(job.folder, model, start))
     rows = Rows(comparison.perplexity_rows(label, seeds, text, "cpu"))
-    before = significant(compute_perplexity(start, shard).bits)
-    rows.append(Row(metric="bits_before", value=before, unit="bits", model=label, n=sizes.n))
-    rows.append(comparison.context_free_row(text, sizes.n))
+    rows.append(comparison.context_free_row(text, model.n))
     configuration = {"encoder": checkpoint["provenance"]["imported"]}
     return Result(f"encoder {label}", scale, rows, environment_of(seeds, inputs), configuration)
 
 
-def encoder_job(sizes: EncoderSizes, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
-    start, updates = open_initial_checkpoint(checkpoint, checkpoint.parent), sizes.updates
-    warmup, validate = round(updates / 10), max(1, updates // 5)
+def encoder_job(scale: str, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
+    sizes, start = ENCODER_SIZES[scale], open_initial_checkpoint(checkpoint, checkpoint.parent)
+    updates = sizes["training"]["updates"]
+    schedule = {**sizes["training"], "warmup": round(updates / 10), "validate": max(1, updates // 5)}
     overrides = (
-        *training_overrides([shard], sizes.n, seed, sizes.batch_size, sizes.lr, updates, warmup, validate),
-        f"common.amp={str(sizes.amp).lower()}",
+        *training_overrides([shard], sizes["n"], seed, **schedule),
+        f"common.amp={str(sizes['amp']).lower()}",
         f"checkpoint.finetune_from_model={quote(str(start.path))}",
         *start.overrides,
         f"++model.max_positions={start.max_positions}",
@@ -276,7 +260,7 @@ def split(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     panels, on_encoder = split(results)
-    found = [each for result in on_encoder for each in encoder_verdicts(result.rows, ENCODER_SIZES[result.scale])]
+    found = [each for result in on_encoder for each in encoder_verdicts(result.rows, result.scale)]
     rows = {panel: join(result for result in panels if result.part == panel) for panel in "abcd"}
     for panel in "ab":
         found.append(with_remark(rows[panel], partial(k_verdict, panel)))
@@ -331,31 +315,18 @@ def length_verdict(rows: Rows, start: str) -> Verdict:
     return verdict(rows, "d", claim, list(models), checks, list(controls.values()), remarks)
 
 
-def encoder_verdicts(rows: Rows, sizes: EncoderSizes) -> list[Verdict]:
-    n = sizes.n
+def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
+    n, window = ENCODER_SIZES[scale]["n"], ENCODER_SIZES[scale]["window"]
     by_k = [encoder_label(n // divisor) for divisor in (8, 4, 2)]
-    quarter, windowed = encoder_label(n // 4), encoder_label(n // 4, sizes.window)
-    control = encoder_label(1, sizes.window)
+    quarter, windowed, control = encoder_label(n // 4), encoder_label(n // 4, window), encoder_label(1, window)
+    larger = "Converted from an encoder, a larger k has a lower perplexity."
+    par = "Converted from an encoder{}, k = n / 4 is nearly on par with it."
+    more = "Converted from an encoder, next to a local window, E and F lower the perplexity."
     claims: list[tuple[str, str, list[str], list[Check]]] = [
-        ("k", "Converted from an encoder, a larger k has a lower perplexity.", by_k, decreasing(rows, by_k)),
-        (
-            "par",
-            "Converted from an encoder, k = n / 4 is nearly on par with it.",
-            [quarter],
-            [at_most(rows, quarter, "roberta", NEARLY)],
-        ),
-        (
-            "par with W",
-            "Converted from an encoder with W, k = n / 4 is nearly on par with it.",
-            [windowed],
-            [at_most(rows, windowed, "roberta", NEARLY)],
-        ),
-        (
-            "E and F",
-            "Converted from an encoder, next to a local window, E and F lower the perplexity.",
-            [windowed, control],
-            [at_most(rows, windowed, control)],
-        ),
+        ("k", larger, by_k, decreasing(rows, by_k)),
+        ("par", par.format(""), [quarter], [at_most(rows, quarter, "roberta", NEARLY)]),
+        ("par with W", par.format(" with W"), [windowed], [at_most(rows, windowed, "roberta", NEARLY)]),
+        ("E and F", more, [windowed, control], [at_most(rows, windowed, control)]),
     ]
     return [verdict(rows, *claim, at_equal_updates=True) for claim in claims]
 

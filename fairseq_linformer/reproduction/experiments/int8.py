@@ -29,7 +29,7 @@ from ...evaluation.encoded_rows import read_prepared_rows
 from ...evaluation.onnx_classifier import OnnxClassifier
 from ...evaluation.predict import Throughput, predict
 from .. import document_models as models
-from ..cells import rate_rows, ratio_rows
+from ..cells import ratio_rows
 from ..display import Table, pivot
 from ..encoder import EncoderModel
 from ..finetuned import result_of, task_folder
@@ -76,7 +76,6 @@ def run_speed(scale: str, inputs: Inputs) -> Result:
             models.write_graphs(Path(folder), n, sizes)
             names = list(dict.fromkeys(name for pair in PAIRS for name in pair))
             seconds = models.time_models(names, n, sizes, sizes["rounds"], choose_clock("cpu"), Path(folder))
-            rows += rate_rows(seconds, models.count_documents(n, sizes), "documents", n=n)
             for int8, others in COMPARED.items():
                 rows += ratio_rows(seconds, [int8], others, n=n)
     return Result("speed", scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})

@@ -62,7 +62,7 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
 }
 LONGEST_WITH_WARM_UP = 4096
 """n up to which a round that is not recorded comes first; a round of longer documents takes minutes."""
-PEAK, PER_TOKEN, RATE, RATIO = "peak_bytes", "bytes_per_token", "documents_per_second", "time_ratio"
+PER_TOKEN, RATE, RATIO = "bytes_per_token", "documents_per_second", "time_ratio"
 BARS = ((4096, LONGFORMER, 3.0), (4096, MODERNBERT, 1.5), (16384, TRANSFORMER, 5.0))
 """n, model, and how many times as fast as it the Linformer must be."""
 FLAT = (4096, 16384, 1.2)
@@ -93,8 +93,7 @@ def measure_length(n: int, rounds: int, sizes: dict[str, Any], clock: str) -> li
         models.write_graphs(graphs, n, sizes)
         seconds = models.time_models(names, n, sizes, rounds, clock, graphs, int(n <= LONGEST_WITH_WARM_UP))
         for name in names:
-            peak, added = models.measure_memory(name, n, sizes, graphs)
-            found.append(Row(metric=PEAK, model=name, n=n, **single(peak, "bytes")))
+            added = models.measure_memory(name, n, sizes, graphs)
             found.append(Row(metric=PER_TOKEN, model=name, n=n, **single(added / n, "bytes per token")))
     found += rate_rows(seconds, models.count_documents(n, sizes), "documents", n=n)
     return [*found, *ratio_rows(seconds, models.OURS, OTHERS, n=n)]

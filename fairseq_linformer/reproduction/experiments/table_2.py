@@ -25,7 +25,7 @@ written when staggered accuracies were known, the others before the first measur
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from ..encoder import EncoderModel, distill, write_transformer
 from ..finetuned import Accuracies, near_chance, result_of, task_folder
 from ..result import Inputs, Parts, Result, Rows, in_words, join
 from ..run import CONFIG, STAGGERED, Model, Run, train
-from ..scales import SCALES, Scale
+from ..scales import SCALES
 from ..statistics import (
     FAILS,
     HOLDS,
@@ -67,39 +67,6 @@ POINT = 1.0
 """Of accuracy, in percent: "comparable", "similar"."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of the small models.
-
-    Attributes:
-        stages: (n, updates) of RoBERTa, from scratch and then growing; the last n is its own.
-        last: updates of each model after the stages, with the learning rate decaying to zero.
-        lr: of pretraining.
-        linformers: the first one and RoBERTa are also finetuned from scratch.
-        rate, batch_size, epochs: of finetuning; epochs by task.
-    """
-
-    stages: tuple[tuple[int, int], ...]
-    last: int
-    lr: float
-    linformers: tuple[Model, ...]
-    rate: float
-    batch_size: int
-    epochs: dict[str, int]
-
-    def runs(self, scale: Scale) -> dict[str, Run]:
-        """The pretrained models by label, of one seed; those of one n have the same number of updates."""
-        seed, (n, updates), *growth = scale.seeds[0], *self.stages
-        base = Run(Model(n), seed, "scratch", updates)
-        for n, updates in growth:
-            base = Run(Model(n), seed, "grown", updates, base)
-        found = {ROBERTA: Run(base.model, seed, "continued", self.last, base, decays=True)}
-        for model in self.linformers:
-            start = base if model.n == base.model.n else Run(Model(model.n), seed, "grown", scale.grown, base)
-            found[label(model)] = Run(model, seed, "converted", self.last, start, decays=True)
-        return found
-
-
 def label(model: Model) -> str:
     return ROBERTA if model.k is None else f"n={model.n}, k={model.k}, {model.sharing}"
 
@@ -109,27 +76,36 @@ def _linformers(n: int, ks: tuple[int, int], longer_k: int) -> tuple[Model, ...]
     return (*(Model(n, k, sharing) for k in ks for sharing in SHARINGS), Model(2 * n, longer_k))
 
 
-SIZES = {
-    "smoke": Sizes(((8, 3), (16, 3)), 4, 1e-3, (Model(16, 8),), 1e-3, 8, dict.fromkeys(NAMES, 1)),
-    "cpu": Sizes(
-        ((16, 2000), (32, 400), (64, 4000), (128, 5000)),
-        1500,
-        2e-3,
-        _linformers(128, (64, 32), 64),
-        5e-4,
-        32,
-        {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
-    ),
-    "gpu": Sizes(
-        ((128, 20000), (256, 1000), (512, 4000)),
-        2000,
-        1e-3,
-        _linformers(512, (256, 128), 256),
-        2e-5,
-        32,
-        dict.fromkeys(NAMES, 3),
-    ),
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "stages": ((8, 3), (16, 3)),
+        "last": 4,
+        "lr": 1e-3,
+        "linformers": (Model(16, 8),),
+        "finetuning": (1e-3, 8),
+        "epochs": dict.fromkeys(NAMES, 1),
+    },
+    "cpu": {
+        "stages": ((16, 2000), (32, 400), (64, 4000), (128, 5000)),
+        "last": 1500,
+        "lr": 2e-3,
+        "linformers": _linformers(128, (64, 32), 64),
+        "finetuning": (5e-4, 32),
+        "epochs": {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
+    },
+    "gpu": {
+        "stages": ((128, 20000), (256, 1000), (512, 4000)),
+        "last": 2000,
+        "lr": 1e-3,
+        "linformers": _linformers(512, (256, 128), 256),
+        "finetuning": (2e-5, 32),
+        "epochs": dict.fromkeys(NAMES, 3),
+    },
 }
+"""Of the small models. ``stages``: (n, updates) of RoBERTa, from scratch and then growing; the last n is its own.
+``last``: updates of each model after the stages, with the learning rate decaying to zero. ``lr``: of pretraining.
+``linformers``: the first one and RoBERTa are also finetuned from scratch. ``finetuning``: learning rate and batch size.
+"""
 PAPER_MODELS = {
     label(model): model
     for model in (
@@ -142,75 +118,57 @@ GRID = build_grid(GRID_LRS, (16, 32), (1, 2, 3))
 """RoBERTa's grid for GLUE (Liu et al. 2019, Table 10): ASSUMED, as the paper does not describe its finetuning."""
 
 
-@dataclass(frozen=True)
-class EncoderSizes:
-    """Sizes of the distilled encoders.
-
-    Attributes:
-        models: the encoder first.
-        longer: models that are also finetuned on IMDB with twice the n, by resizing.
-        distillation, staggered: training of the Linformers, and of those that were distilled before, with staggered
-            windows.
-        recipes: learning rate, batch size and epochs of finetuning, by task.
-    """
-
-    models: tuple[Model, ...]
-    longer: tuple[Model, ...]
-    distillation: dict[str, Any]
-    staggered: dict[str, Any]
-    recipes: dict[str, tuple[float, int, int]]
-    seeds: tuple[int, ...]
-
-    @property
-    def n(self) -> int:
-        return self.models[0].n
-
-    def training(self, model: Model) -> dict[str, Any]:
-        return self.staggered if model.start == STAGGERED else self.distillation
-
-    def parts(self) -> dict[str, tuple[Model, int]]:
-        """Model and n by part."""
-        found = {f"{task}: {model.label}": (model, self.n) for model in self.models for task in self.recipes}
-        n = 2 * self.n
-        return found | {f"imdb: {model.label}, n = {n}": (model, n) for model in self.longer}
-
-
 _ENCODER, QUARTER, CONTROL = (EncoderModel(512, k, local_window=16 if k else 0) for k in (None, 128, 1))
 _SHARED = tuple(EncoderModel(512, k, sharing) for sharing in SHARINGS for k in (256, 128))
-_BRIEF: dict[str, Any] = {"max_update": 2, "batch_size": 2, "lr": 2e-4}
-_LONG: dict[str, Any] = {"max_update": 1000, "batch_size": 4, "lr": 2e-4, "amp": True}
-ENCODER_SIZES = {
-    "smoke": EncoderSizes(
-        (EncoderModel(32), EncoderModel(32, 8, local_window=4)), (), _BRIEF, _BRIEF, {"imdb": (1e-3, 8, 1)}, (1,)
-    ),
-    "encoder": EncoderSizes(
-        (_ENCODER, QUARTER, CONTROL, *_SHARED, *(replace(each, start=STAGGERED) for each in (QUARTER, CONTROL))),
-        (_ENCODER, QUARTER),
-        _LONG,
-        {**_LONG, "lr": 4e-4, "short_seq_prob": 0.0},
-        {"sst-2": (1e-4, 32, 1), "imdb": (1e-4, 16, 1), "qnli": (1e-4, 32, 1), "qqp": (1e-4, 32, 1)},
-        (1, 2, 3),
-    ),
+_SMALL: dict[str, Any] = {"max_update": 2, "batch_size": 2, "lr": 2e-4}
+_LARGE: dict[str, Any] = {"max_update": 1000, "batch_size": 4, "lr": 2e-4, "amp": True}
+ENCODER_SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "models": (EncoderModel(32), EncoderModel(32, 8, local_window=4)),
+        "longer": (),
+        "distillation": _SMALL,
+        "staggered": _SMALL,
+        "recipes": {"imdb": (1e-3, 8, 1)},
+        "seeds": (1,),
+    },
+    "encoder": {
+        "models": (_ENCODER, QUARTER, CONTROL, *_SHARED, *(replace(m, start=STAGGERED) for m in (QUARTER, CONTROL))),
+        "longer": (_ENCODER, QUARTER),
+        "distillation": _LARGE,
+        "staggered": {**_LARGE, "lr": 4e-4, "short_seq_prob": 0.0},
+        "recipes": {"sst-2": (1e-4, 32, 1), "imdb": (1e-4, 16, 1), "qnli": (1e-4, 32, 1), "qqp": (1e-4, 32, 1)},
+        "seeds": (1, 2, 3),
+    },
 }
+"""Of the distilled encoders. ``models``: the encoder first. ``longer``: also finetuned on IMDB with twice the n, by
+resizing. ``distillation``: of the Linformers, but ``staggered`` of those that were distilled before, with staggered
+windows. ``recipes``: learning rate, batch size and epochs of finetuning, by task."""
 HALF_KEEPS, QUARTER_KEEPS, WINDOW_KEEPS, SST_2 = 0.99, 0.98, 0.99, 89.0
 
 
-def small_parts(scale: str) -> list[str]:
+def small_parts(scale: str) -> dict[str, tuple[str, ...]]:
     """Parts of the small models, first of the two that are also finetuned from scratch."""
-    labels = [ROBERTA, *map(label, SIZES[scale].linformers)]
+    labels = [ROBERTA, *map(label, SIZES[scale]["linformers"])]
     both = [each + scratch for each in labels[:2] for scratch in ("", SCRATCH)]
-    return [f"{task}: {each}" for each in [*both, *labels[2:]] for task in SIZES[scale].epochs]
+    return {f"{task}: {each}": ("data", "tasks") for each in [*both, *labels[2:]] for task in SIZES[scale]["epochs"]}
 
 
-_ON_ENCODER = {
-    scale: dict.fromkeys(sizes.parts(), ("data", "tasks", "encoder")) for scale, sizes in ENCODER_SIZES.items()
+def encoder_parts(scale: str) -> dict[str, tuple[Model, int]]:
+    """Model and n of each part."""
+    sizes = ENCODER_SIZES[scale]
+    n = sizes["models"][0].n
+    found = {f"{task}: {model.label}": (model, n) for model in sizes["models"] for task in sizes["recipes"]}
+    return found | {f"imdb: {model.label}, n = {2 * n}": (model, 2 * n) for model in sizes["longer"]}
+
+
+_ON_ENCODER: Parts = {
+    scale: dict.fromkeys(encoder_parts(scale), ("data", "tasks", "encoder")) for scale in ENCODER_SIZES
 }
-_ON_TEXT = {scale: dict.fromkeys(small_parts(scale), ("data", "tasks")) for scale in SIZES}
 PARTS: Parts = {
-    "smoke": {**_ON_TEXT["smoke"], **_ON_ENCODER["smoke"]},
-    "cpu": {**_ON_TEXT["cpu"]},
-    "encoder": {**_ON_ENCODER["encoder"]},
-    "gpu": {**_ON_TEXT["gpu"]},
+    "smoke": {**small_parts("smoke"), **_ON_ENCODER["smoke"]},
+    "cpu": small_parts("cpu"),
+    "encoder": _ON_ENCODER["encoder"],
+    "gpu": small_parts("gpu"),
     "paper": {f"{task}: {each}": ("tasks",) for each in PAPER_MODELS for task in NAMES},
 }
 """Each is named by its task and its model."""
@@ -223,28 +181,43 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     task, _, name = part.partition(": ")
     configuration: dict[str, Any] = {}
     if part in _ON_ENCODER.get(scale, ()):
-        model, n = ENCODER_SIZES[scale].parts()[part]
-        configuration = {"model": asdict(model), "distillation": ENCODER_SIZES[scale].training(model)}
+        model, n = encoder_parts(scale)[part]
+        configuration = {"model": asdict(model), "distillation": distillation_of(model, scale)}
         results = finetune_encoder(task, model, n, scale, inputs)[1]
     elif scale == "paper":
         results = finetune(paper_job(task, PAPER_MODELS[name], inputs, "cuda"))
     else:
-        configuration = {key: getattr(SIZES[scale], key) for key in ("stages", "last", "lr")}
+        configuration = {key: SIZES[scale][key] for key in ("stages", "last", "lr")}
         results = finetune(small_job(task, name, scale, inputs))
     return result_of(part, scale, task, name, results, inputs, configuration)
+
+
+def pretraining_runs(scale: str) -> dict[str, Run]:
+    """The pretrained small models by label, of one seed; those of one n have the same number of updates."""
+    sizes, seed = SIZES[scale], SCALES[scale].seeds[0]
+    (n, updates), *growth = sizes["stages"]
+    base = Run(Model(n), seed, "scratch", updates)
+    for n, updates in growth:
+        base = Run(Model(n), seed, "grown", updates, base)
+    found = {ROBERTA: Run(base.model, seed, "continued", sizes["last"], base, decays=True)}
+    for model in sizes["linformers"]:
+        start = base if model.n == base.model.n else Run(Model(model.n), seed, "grown", SCALES[scale].grown, base)
+        found[label(model)] = Run(model, seed, "converted", sizes["last"], start, decays=True)
+    return found
 
 
 def small_job(task: str, name: str, scale: str, inputs: Inputs) -> FinetuningJob:
     """The finetuning of a model with each seed; it is pretrained first unless it is."""
     sizes, folder = SIZES[scale], inputs.runs / scale / "table_2"
-    pretraining = sizes.runs(SCALES[scale])[name.removesuffix(SCRATCH)]
+    pretraining = pretraining_runs(scale)[name.removesuffix(SCRATCH)]
     data = task_folder(task, pretraining.model.n, inputs)
-    trained = train([pretraining], replace(SCALES[scale], lr=sizes.lr), folder, inputs.text)
+    trained = train([pretraining], replace(SCALES[scale], lr=sizes["lr"]), folder, inputs.text)
+    lr, batch_size = sizes["finetuning"]
     slug = name.replace(", ", "-").replace("=", "").replace(" ", "")
     return FinetuningJob(
         TASKS[task],
         str(trained[pretraining].checkpoint),
-        [Recipe(sizes.rate, sizes.batch_size, sizes.epochs[task], seed) for seed in SCALES[scale].seeds],
+        [Recipe(lr, batch_size, sizes["epochs"][task], seed) for seed in SCALES[scale].seeds],
         f"finetuned/{task}-{slug}",
         str(data),
         str(folder),
@@ -252,6 +225,11 @@ def small_job(task: str, name: str, scale: str, inputs: Inputs) -> FinetuningJob
         device=SCALES[scale].device,
         overrides=("dataset.num_workers=0",),
     )
+
+
+def distillation_of(model: Model, scale: str) -> dict[str, Any]:
+    found: dict[str, Any] = ENCODER_SIZES[scale]["staggered" if model.start == STAGGERED else "distillation"]
+    return found
 
 
 def finetune_encoder(
@@ -263,20 +241,20 @@ def finetune_encoder(
         The checkpoints of the seeds, and their results.
     """
     sizes, folder = ENCODER_SIZES[scale], inputs.runs.absolute() / scale / "table_2"
-    data, checkpoint = task_folder(task, n, inputs), write_transformer(inputs.encoder, sizes.n, folder)
+    own_n, (lr, batch_size, epochs) = sizes["models"][0].n, sizes["recipes"][task]
+    data, checkpoint = task_folder(task, n, inputs), write_transformer(inputs.encoder, own_n, folder)
     if model.k is not None:
-        checkpoint = distill(model, sizes.training(model), inputs.data, folder)[0] / MODEL
-    lr, batch_size, epochs = sizes.recipes[task]
+        checkpoint = distill(model, distillation_of(model, scale), inputs.data, folder)[0] / MODEL
     job = FinetuningJob(
         TASKS[task],
         str(checkpoint),
-        [Recipe(lr, batch_size, epochs, seed) for seed in sizes.seeds],
-        f"finetuned/{task}-{model.name}" + f"-n{n}" * (n != sizes.n),
+        [Recipe(lr, batch_size, epochs, seed) for seed in sizes["seeds"]],
+        f"finetuned/{task}-{model.name}" + f"-n{n}" * (n != own_n),
         str(data),
         str(folder),
-        n if n != sizes.n else None,
+        n if n != own_n else None,
         overrides=(
-            f"common.amp={str('amp' in sizes.distillation).lower()}",
+            f"common.amp={str('amp' in sizes['distillation']).lower()}",
             "dataset.num_workers=0",
             "optimizer._name=fused_adam",
             "model.dropout=0.0",  # a single epoch needs none, and without it a CPU is several times faster
@@ -421,8 +399,8 @@ def _unmeasured(text: str, tasks: Sequence[str]) -> Check:
 
 
 def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
-    found, models, n = Accuracies(rows), ENCODER_SIZES[scale].models, ENCODER_SIZES[scale].n
-    tasks = list(ENCODER_SIZES[scale].recipes)
+    found, models, tasks = Accuracies(rows), ENCODER_SIZES[scale]["models"], list(ENCODER_SIZES[scale]["recipes"])
+    n = models[0].n
     windowed = next(m for m in models if m.k == n // 4 and m.local_window and m.start != STAGGERED)
     control, staggered = replace(windowed, k=1), replace(windowed, start=STAGGERED)
     half, quarter = ([m.label for m in models if m.k == k and not m.local_window] for k in (n // 2, n // 4))
@@ -430,22 +408,15 @@ def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
     if sst_2 := found.find("sst-2", windowed.label):
         window.append(decide(sst_2.value >= SST_2, f"sst-2: {in_words(sst_2)} %; needs ≥ {SST_2:g}"))
     kept = "Distilled, a Linformer of k = n / {} is {}as accurate as its Transformer."
-    claims = (
-        ("half", kept.format(2, ""), [check_kept(found, model, tasks, HALF_KEEPS) for model in half]),
-        ("quarter", kept.format(4, "almost "), [check_kept(found, model, tasks, QUARTER_KEEPS) for model in quarter]),
-        ("window", kept.format("4 with a local window", ""), window),
-        (
-            "E and F",
-            "Next to a local window, E and F raise the accuracy on long inputs.",
-            [check_difference(found, windowed.label, control.label, ["imdb"])],
-        ),
-        (
-            "graded",
-            "Distilled, graded windows keep more accuracy on short inputs than staggered ones.",
-            [check_difference(found, windowed.label, staggered.label, ["qnli"])],
-        ),
-    )
-    return [Verdict(name, claim, checks) for name, claim, checks in claims]
+    more = "Next to a local window, E and F raise the accuracy on long inputs."
+    graded = "Distilled, graded windows keep more accuracy on short inputs than staggered ones."
+    return [
+        Verdict("half", kept.format(2, ""), [check_kept(found, model, tasks, HALF_KEEPS) for model in half]),
+        Verdict("quarter", kept.format(4, "almost "), [check_kept(found, m, tasks, QUARTER_KEEPS) for m in quarter]),
+        Verdict("window", kept.format("4 with a local window", ""), window),
+        Verdict("E and F", more, [check_difference(found, windowed.label, control.label, ["imdb"])]),
+        Verdict("graded", graded, [check_difference(found, windowed.label, staggered.label, ["qnli"])]),
+    ]
 
 
 # Table
