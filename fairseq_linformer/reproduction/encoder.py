@@ -55,6 +55,5 @@ def distill(model: Model, training: Mapping[str, Any], text: Path | None, folder
         training: options of ``Linearization``.
     """
     transformer, shard = folder / TRANSFORMER / MODEL, find_shards(text, single=True)[0]
-    linformer = {**model.options, "max_positions": model.n}
-    options = Linearization(str(transformer), str(shard), linformer, **training)
+    options = Linearization(str(transformer), str(shard), model.options, **training)
     return folder / model.name, linearize(options, folder / model.name)

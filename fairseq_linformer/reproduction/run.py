@@ -84,11 +84,9 @@ class Model:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the architecture."""
-        if self.k is None:
-            return {"_name": "roberta", "projected_dim": "null", "sharing": "null"}
+        """Of a Linformer, as for ``from_roberta``."""
         values = {
-            "_name": "linformer_roberta",
+            "max_positions": self.n,
             "projected_dim": self.k,
             "sharing": self.sharing,
             "projection": self.projection,
@@ -97,6 +95,13 @@ class Model:
             "local_window": self.local_window or None,
         }
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def overrides(self) -> list[str]:
+        """Of the architecture."""
+        if self.k is None:
+            return ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
+        return ["++model._name=linformer_roberta", *(f"++model.{name}={value}" for name, value in self.options.items())]
 
 
 def as_authors(model: Model) -> Model:
@@ -116,7 +121,7 @@ def convert(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str
     """A RoBERTa converted to a Linformer; the seed is of random initializations."""
     torch.manual_seed(seed)
     start = model.start or default_start(model.sharing, model.projection)
-    return from_roberta(checkpoint, **{**model.options, "max_positions": model.n, "projection_init": start})
+    return from_roberta(checkpoint, **{**model.options, "projection_init": start})
 
 
 @dataclass(frozen=True)
@@ -271,7 +276,7 @@ def build_job(run: Run, start: Path | None, scale: Scale, folder: Path, text: Pa
         f"dataset.num_workers={0 if scale.device == 'cpu' else WORKERS}",
         "dataset.data_buffer_size=0",
         f"lr_scheduler._name={'polynomial_decay' if run.decays else 'fixed'}",
-        *(f"++model.{name}={value}" for name, value in run.model.options.items()),
+        *run.model.overrides,
         f"++model.encoder_layers={scale.layers}",
         f"++model.encoder_embed_dim={scale.width}",
         f"++model.encoder_ffn_embed_dim={4 * scale.width}",

@@ -87,14 +87,14 @@ def test_options_follow_the_plan(name, text, tmp_path):
             assert (o["checkpoint.finetune_from_model"] == "null") == (run.parent is None)
 
 
-@pytest.mark.parametrize(
-    "scale, lr, layers, updates, seeds",
-    [("cpu", 2e-3, (2, 128, 4), (2000, 400, 500), (1, 2, 3)), ("gpu", 1e-3, (6, 384, 6), (2400, 600, 2000), (1,))],
-)
-def test_sizes_by_hand(scale, lr, layers, updates, seeds):
-    s = SCALES[scale]
-    assert (s.lr, (s.layers, s.width, s.heads), (s.base, s.grown, s.compared)) == (lr, layers, updates)
-    assert s.seeds == seeds
+def test_sizes_by_hand():
+    cpu, gpu = SCALES["cpu"], SCALES["gpu"]
+    assert (cpu.lr, (cpu.layers, cpu.width, cpu.heads)) == (2e-3, (2, 128, 4))
+    assert ((cpu.base, cpu.grown, cpu.compared), cpu.seeds) == ((2000, 400, 500), (1, 2, 3))
+    assert (gpu.lr, (gpu.layers, gpu.width, gpu.heads)) == (1e-3, (6, 384, 6))
+    assert ((gpu.base, gpu.grown, gpu.compared), gpu.seeds) == ((2400, 600, 2000), (1,))
+    assert (gpu.compared_n, gpu.lengths, gpu.fixed_k) == (512, (512, 1024, 2048, 4096), 256)  # the paper's
+    assert cpu.k_divisors == (16, 8, 4, 2, 1) and (gpu.device, gpu.precision) == ("cuda", "bf16")
 
 
 def test_sizes_of_table_2_by_hand():
@@ -120,7 +120,7 @@ def test_history_by_hand():
 
 
 def test_model_options():
-    assert Model(16).options == {"_name": "roberta", "projected_dim": "null", "sharing": "null"}
+    assert Model(16).overrides == ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
     options = as_authors(Model(16, 8, "key-value", local_window=2)).options
     assert {("projection_init", "normal"), ("projection_lr_scale", 1.0), ("local_window", 2)} <= {*options.items()}
     assert not any("init" in option or "scale" in option for option in Model(16, 8).options)
