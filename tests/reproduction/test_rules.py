@@ -496,14 +496,9 @@ def recalled(share: float, **where) -> Row:
 def recall_outcomes(full=0.961, control=0.125, small=0.5, large=0.9) -> dict[str, str]:
     sizes, rows = recall.SIZES["recall"]["cpu"], []
     for seed in sizes["seeds"]:
-        rows.append(recalled(full, model=recall.FULL, k=128, seed=seed))
-        for window in sizes["windows"]:
-            rows.append(recalled(control, model=recall.label(1, window, None), k=1, seed=seed))
-            for start in sizes["starts"]:
-                for divisor in sizes["k_divisors"]:
-                    k = 128 // divisor
-                    name = recall.label(k, window, start)
-                    rows.append(recalled(large if divisor == 2 else small, model=name, k=k, seed=seed))
+        for each in recall.models_of(sizes):
+            share = {128: full, 64: large, 1: control}.get(each.k, small)
+            rows.append(recalled(share, model=recall.label(each), k=each.k, seed=seed))
     return outcomes(recall, result(rows, part="recall"))
 
 

@@ -73,33 +73,27 @@ is assumed."""
 PARTS: Parts = {scale: {part: () for part in SIZES if scale in SIZES[part]} for scale in ("smoke", "cpu", "gpu")}
 
 
-def label(k: int, local_window: int, start: str | None) -> str:
-    return f"k={k}, W={local_window}" + f", {start}" * (start is not None)
+def label(model: Model) -> str:
+    start = f", {model.start}" if model.start else ""
+    return FULL if model.k == model.n else f"k={model.k}, W={model.local_window}{start}"
 
 
-def lines_of(sizes: dict[str, Any], n: int) -> dict[str, list[str]]:
-    """By local window and start, the Linformers in the order of k."""
+def lines_of(sizes: dict[str, Any], n: int) -> dict[str, list[Model]]:
+    """By local window and start, the Linformers in the order of k; with k = 1 every start is an average."""
     return {
         f"W = {window}, {start or 'default start'}": [
-            label(1, window, None),
-            *(label(n // divisor, window, start) for divisor in sizes["k_divisors"]),
+            Model(n, 1, local_window=window),
+            *(Model(n, n // divisor, start=start, local_window=window) for divisor in sizes["k_divisors"]),
         ]
         for window in sizes["windows"]
         for start in sizes["starts"]
     }
 
 
-def models_of(sizes: dict[str, Any]) -> dict[Model, str]:
-    """The models with their labels: full attention (k = n), k = 1 and the others, the shortest first."""
-    models = {}
-    for n in sizes["lengths"]:
-        models[Model(n, n)] = FULL
-        for window in sizes["windows"]:
-            models[Model(n, 1, local_window=window)] = label(1, window, None)
-            for start in sizes["starts"]:
-                for k in (n // divisor for divisor in sizes["k_divisors"]):
-                    models[Model(n, k, start=start, local_window=window)] = label(k, window, start)
-    return models
+def models_of(sizes: dict[str, Any]) -> list[Model]:
+    """Full attention (k = n) and the Linformers, the shortest first."""
+    lines = {n: [[Model(n, n)], *lines_of(sizes, n).values()] for n in sizes["lengths"]}
+    return list(dict.fromkeys(model for n in lines for line in lines[n] for model in line))
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
@@ -107,12 +101,12 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     sizes, folder = SIZES[part][scale], inputs.runs / scale / "recall" / part
     rows, found = Rows(), []
     for seed in sizes["seeds"]:
-        for model, name in models_of(sizes).items():
+        for model in models_of(sizes):
             found.append(measure_model(model, seed, sizes, folder))
             share = found[-1]["recalled"] / sizes["sequences"]
             low, high = (round(end, 6) for end in wilson(share, sizes["sequences"]))
             interval = {"low": low, "high": high, "repetitions": sizes["sequences"], "interval_kind": "confidence"}
-            where = {"model": name, "n": model.n, "k": model.k, "seed": seed}
+            where = {"model": label(model), "n": model.n, "k": model.k, "seed": seed}
             rows.append(Row(metric="accuracy", value=share, unit="share of sequences", **interval, **where))
     circumstances = environment(inputs, "none: random sequences of a seed")
     circumstances["commit"] = "; ".join(dict.fromkeys(each["commit"] for each in found))
@@ -191,7 +185,7 @@ def increase_checks(rows: Rows, n: int, sizes: dict[str, Any]) -> list[Check]:
     if len(sizes["seeds"]) < MIN_SEEDS:
         return [Check(UNDECIDED, f"n = {n}: needs {MIN_SEEDS} seeds of every k")]
     checks = []
-    for models in lines_of(sizes, n).values():
+    for models in (list(map(label, line)) for line in lines_of(sizes, n).values()):
         for before, after in pairwise(models):
             difference = mean_difference(rows, n, after, before)
             outcome = FAILS if difference.high < -MARGIN else HOLDS
@@ -232,7 +226,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
             head = ["model", "k = 1", *(f"k = {n // divisor}" for divisor in (*sizes["k_divisors"], 1))]
             cells = [[FULL, *[""] * (len(head) - 2), _cell(result.rows, FULL, n)]]
             for name, models in lines_of(sizes, n).items():
-                cells.append([name, *(_cell(result.rows, model, n) for model in models), ""])
+                cells.append([name, *(_cell(result.rows, label(model), n) for model in models), ""])
             title = f"Accuracy in %, {result.part}, n = {n:,}, mean over seeds (lowest to highest)"
             found.append(Table(title, head, cells))
     return found
@@ -249,7 +243,7 @@ def chart(results: Sequence[Result]) -> list[Panel]:
         sizes, n = SIZES[result.part][result.scale], lengths_of(result.rows)[-1]
         lines = {}
         for name, models in lines_of(sizes, n).items():
-            found = [row for model in models for row in result.rows.select("accuracy", model=model, n=n)]
+            found = [row for model in models for row in result.rows.select("accuracy", model=label(model), n=n)]
             lines[name] = [[(row.k, row.value) for row in found if row.seed == seed] for seed in sizes["seeds"]]
         levels = {"chance": RecallTask(n).chance}
         panels.append(Panel(f"{result.part}, n = {n:,}", "k", "accuracy", lines, levels, log_x=True))
