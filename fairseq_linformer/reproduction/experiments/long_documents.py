@@ -46,7 +46,7 @@ PARTS: Parts = {
     "encoder": {"encoder": ("encoder",)},
 }
 SIZES: dict[str, dict[str, Any]] = {
-    "smoke": {**models.SMOKE, "lengths": (1024,), "rounds": (2,), "tokens": 1024, "k": 16},
+    "smoke": {**models.SMOKE, "lengths": (128,), "rounds": (2,), "tokens": 128, "k": 16},
     "cpu": {
         **models.MINILM,
         "lengths": (512, 1024, 2048, 4096, 8192, 16384),

@@ -241,7 +241,8 @@ def finetune_encoder(
         The checkpoints of the seeds, and their results.
     """
     sizes, folder = ENCODER_SIZES[scale], inputs.runs.absolute() / scale / "table_2"
-    own_n, (lr, batch_size, epochs) = sizes["models"][0].n, sizes["recipes"][task]
+    own_n = sizes["models"][0].n
+    lr, batch_size, epochs = sizes["recipes"][task]
     data, checkpoint = task_folder(task, n, inputs), write_transformer(inputs.encoder, own_n, folder)
     if model.k is not None:
         checkpoint = distill(model, distillation_of(model, scale), inputs.data, folder)[0] / MODEL
