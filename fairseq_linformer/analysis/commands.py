@@ -29,7 +29,7 @@ def resolve_length(model: AttentionModel, length: int | None) -> int:
 def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: int, out: Path) -> list[Spectrum]:
     """Measure the spectrum on ``number`` sentences of each text, and write the figure, its numbers and all curves to
     ``out``, a new or empty folder, or that of an interrupted run, which is resumed."""
-    if not (out / STATE.format(0)).exists():
+    if not list(out.glob(STATE.format("*"))):
         check_new_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     states = [out / STATE.format(i) for i in range(len(texts))]
