@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from ..files import check_new_folder, write_json
+from ..files import check_new_folder, open_atomic, write_json
 from .attention_model import AttentionModel
 from .figures import draw_maps, draw_spectra
 from .sentences import Sentences
@@ -35,8 +34,8 @@ def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: 
     states = [out / STATE.format(i) for i in range(len(texts))]
     spectra = [measure_spectrum(model, text, number, text.n, text.name, state) for text, state in zip(texts, states)]
     draw_spectra(out / FIGURE, spectra)
-    curves: dict[str, Any] = {spectrum.name: spectrum.curve for spectrum in spectra}
-    np.savez(out / CURVES, **curves)
+    with open_atomic(out / CURVES, "wb") as file:
+        np.savez(file, *(spectrum.curve for spectrum in spectra))
     write_json(
         out / NUMBERS,
         [

@@ -31,7 +31,8 @@ def test_spectrum(roberta, model, text, tmp_path, capsys):
     assert (numbers["sentences"], numbers["index"], other["truncated"]) == (5, 3, 1)
     np.testing.assert_allclose(numbers["heat"], expected.heat, atol=1e-5)
     with np.load(out / "spectrum.npz") as curves:
-        np.testing.assert_allclose(curves[numbers["name"]], expected.curve)
+        np.testing.assert_allclose(curves["arr_0"], expected.curve)
+        assert curves["arr_1"].shape == (LAYERS, HEADS, 12)
     assert (out / "spectrum.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(SystemExit, match="out .*files"):  # nothing is overwritten
         main([*words, "--num-sentences", "5"])
