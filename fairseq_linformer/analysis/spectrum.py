@@ -80,11 +80,12 @@ def measure_spectrum(
 
     Args:
         text: its name.
-        state: file of the sums so far, written every 30 seconds; a rerun on a model and text of these names resumes
-            from it.
+        state: file of the sums so far, written every 30 seconds; a rerun with a model and text of these names, and
+            the same n, resumes from it.
     """
     name, saved = f"{model.short_name} on {text}", time.monotonic()
-    sums, done = _read_state(state, name)
+    key = f"{model.name}, {text}, {n}"
+    sums, done = _read_state(state, key)
     with progress_bar("spectrum", number, "sentence", initial=done) as progress:
         for sentence in islice(sentences, done, number):
             curves = [cumulative_shares(maps)[0].cpu() for maps in model.read_maps(torch.tensor([sentence]))]
@@ -92,7 +93,7 @@ def measure_spectrum(
             progress.update(1)
             if state is not None and time.monotonic() - saved > _SAVE_INTERVAL:
                 with open_atomic(state, "wb") as file:
-                    np.savez(file, name=np.array(name), sums=sums, done=np.array(done))
+                    np.savez(file, key=np.array(key), sums=sums, done=np.array(done))
                 saved = time.monotonic()
     if not done:
         raise ValueError(f"{text} has no sentence of {n} tokens; use more text, or fewer tokens per sentence")
@@ -101,9 +102,9 @@ def measure_spectrum(
     return Spectrum(name, n, done, sums / done)
 
 
-def _read_state(path: Path | None, name: str) -> tuple[np.ndarray, int]:
+def _read_state(path: Path | None, key: str) -> tuple[np.ndarray, int]:
     if path is not None and path.exists():
         with np.load(path) as state:
-            if str(state["name"]) == name:
+            if str(state["key"]) == key:
                 return state["sums"], int(state["done"])
     return np.zeros(()), 0

@@ -88,7 +88,7 @@ def test_hub_interface(world, here):
 
 def test_numpy_files_with_objects(world, here):
     (here / "out").mkdir()
-    np.savez(here / "out/state-0.npz", name=np.array([Code()], dtype=object))
+    np.savez(here / "out/state-0.npz", key=np.array([Code()], dtype=object))
     words = ["spectrum", str(world / "mlm/model.pt"), "--source", str(world / "text.txt"), "--out", "out"]
     with pytest.raises(SystemExit, match="allow_pickle"):
         main(["analyze", *words, "--num-sentences", "1"])
