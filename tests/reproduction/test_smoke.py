@@ -98,4 +98,4 @@ def test_killed_and_resumed(smoke_inputs, tmp_path):
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     assert {folder: (folder / "attempts.jsonl").read_text() for folder in done} == before
     (result,) = read(tmp_path / "figure_3/smoke.json")
-    assert len(result.rows.select("perplexity")) == 3
+    assert len(result.rows.select("perplexity")) == 4
