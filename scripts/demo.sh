@@ -74,6 +74,7 @@ step prepare-task fairseq-linformer prepare own "$task" --train "$demo/corpus/tr
 # of a model without context.
 hold=$((updates * 7 / 10))
 warmup=$((updates / 10))
+finetuning=$((updates * 9 / 40))
 pretrain=(fairseq-train "$text" --user-dir "$plugin"
     --task masked_lm --criterion masked_lm --tokens-per-sample $n --sample-break-mode none
     --arch linformer_roberta_tiny --max-positions $n --projected-dim $k --sharing headwise
@@ -92,7 +93,7 @@ step validate-before fairseq-validate "$text" --user-dir "$plugin" \
 delete_if_truncated "$demo/pretrain/checkpoint_last.pt"
 step pretrain "${pretrain[@]}" --lr-scheduler tri_stage --lr 2e-3 --warmup-steps $warmup \
     --hold-steps $hold --decay-steps $((updates - warmup - hold)) --final-lr-scale 0.05 \
-    --max-update "$updates" --save-interval-updates 500 --keep-interval-updates 1 \
+    --max-update "$updates" --save-interval-updates $((updates / 4)) --keep-interval-updates 1 \
     --save-dir "$demo/pretrain" --tensorboard-logdir "$demo/pretrain/tensorboard"
 step validate-after fairseq-validate "$text" --user-dir "$plugin" \
     --task masked_lm --path "$demo/pretrain/checkpoint_last.pt" \
@@ -108,8 +109,8 @@ step finetune fairseq-train "$task" --user-dir "$plugin" \
     --finetune-from-model "$demo/pretrain/checkpoint_last.pt" \
     --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
     --clip-norm 1.0 --batch-size 32 --batch-size-valid 128 --required-batch-size-multiple 1 \
-    --lr-scheduler polynomial_decay --lr 5e-4 --warmup-updates 40 --total-num-update 450 \
-    --max-update 450 --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric \
+    --lr-scheduler polynomial_decay --lr 5e-4 --warmup-updates $((updates / 50)) --total-num-update $finetuning \
+    --max-update $finetuning --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric \
     --cpu --num-workers 1 --data-buffer-size 0 --seed 1 \
     --no-epoch-checkpoints --log-format json --log-interval 50 \
     --save-dir "$demo/finetune" --tensorboard-logdir "$demo/finetune/tensorboard"

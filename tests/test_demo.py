@@ -1,4 +1,8 @@
-"""scripts/demo.sh with an installed wheel: killed once, resumed to the end, then rerun."""
+"""scripts/demo.sh with an installed wheel: killed once, resumed to the end, then rerun.
+
+Few updates, after which the demo must say that nothing was learned; with DEMO_UPDATES=1200, as every night, the model
+leaves the plateau of one without context.
+"""
 
 import json
 import os
@@ -11,15 +15,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+UPDATES = os.environ.get("DEMO_UPDATES", "80")
+LEARNS = int(UPDATES) >= 1200
 
 
 def start(folder, bin_folder, empty):
-    # Fewer updates than the demo's 2,000, and enough to leave the plateau.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment = {
         "VIRTUAL_ENV": str(bin_folder.parent),
         "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-        "DEMO_UPDATES": "1200",
+        "DEMO_UPDATES": UPDATES,
     }
     return subprocess.Popen(
         [ROOT / "scripts" / "demo.sh", folder],
@@ -54,17 +59,20 @@ def test_demo(tmp_path, wheel_environment, tmp_path_factory):
 
     second = start(tmp_path, *run)
     output, _ = second.communicate(timeout=900)
-    assert second.returncode == 0, output
+    assert second.returncode == (0 if LEARNS else 1), output
     assert "corpus: already done" in output and "pretrain: already done" not in output
     assert "Loaded checkpoint" in (tmp_path / "logs" / "pretrain.log").read_text()
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert 2 < summary["perplexity_after"] < 0.95 * summary["context_free_perplexity"]
     assert summary["perplexity_before"] > summary["unigram_perplexity"]
-    assert summary["accuracy_percent"] > summary["majority_percent"] + 15
+    if LEARNS:
+        assert 2 < summary["perplexity_after"] < 0.95 * summary["context_free_perplexity"]
+        assert summary["accuracy_percent"] > summary["majority_percent"] + 15
+    else:
+        assert "nothing was learned from context" in output
     assert "<svg" in (tmp_path / "curves.svg").read_text()
 
     third = start(tmp_path, *run)
     again, _ = third.communicate(timeout=900)
-    assert third.returncode == 0
+    assert third.returncode == second.returncode
     assert all(f"{step.name}: already done" in again for step in (tmp_path / "done").iterdir())
     assert again.splitlines()[-5:] == output.splitlines()[-5:]

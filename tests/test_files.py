@@ -25,8 +25,8 @@ def slowly(options):
         print("begun", flush=True)
         time.sleep(60)
 
-cli.report.add_parser = lambda commands: commands.add_parser("report").set_defaults(run=slowly)
-cli.main(["report"])
+cli.path.add_parser = lambda commands: commands.add_parser("path").set_defaults(run=slowly)
+cli.main(["path"])
 """
 REPLACED = HALF.replace(
     """        print("begun", flush=True)

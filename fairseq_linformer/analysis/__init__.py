@@ -2,9 +2,8 @@
 
 Modules:
 
-    loading, attention_model            any encoder, and its context mapping matrices P
-    singular, spectrum, spectrum_result Figure 1: sums over sentences (sentences.py), then arrays and the suggested k
-    heads, theorem1, theorem2           heads of attention, and what the theorems claim of them
-    commands                            entry points of ``fairseq-linformer analyze``
-    figures                             charts
+    loading, attention_model    any encoder, and its context mapping matrices P
+    sentences, spectrum         Figure 1: means over the sentences of a text, and the suggested k
+    figures                     Figure 1, and attention maps
+    heads, theorem1, theorem2   heads of attention, and what the theorems claim of them
 """

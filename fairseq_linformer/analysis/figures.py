@@ -4,12 +4,11 @@ L layers, H heads, r singular values, n positions, m columns of a map
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from ..files import open_atomic
-from .spectrum_result import Spectrum
+from .spectrum import Spectrum
 
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 
@@ -25,31 +24,9 @@ def new_figure(width: float, height: float):
 
 
 def save_figure(figure, path) -> None:
-    """Write a PNG or SVG, by the suffix, atomically.
-
-    Raises:
-        ValueError: the suffix is neither .png nor .svg.
-    """
-    suffix = Path(path).suffix.lower()
-    if suffix not in (".png", ".svg"):
-        raise ValueError(f"the name of a figure must end in .png or .svg, got {path}")
+    """Write a PNG atomically."""
     with open_atomic(path, "wb") as file:
-        figure.savefig(file, format=suffix[1:])
-
-
-def shades(count: int) -> list[tuple]:
-    """``count`` colors from dark to light, distinct for color-blind readers and ordered in grayscale."""
-    from matplotlib import colormaps
-
-    return [colormaps["cividis"](x) for x in np.linspace(0.0, 0.85, count)]
-
-
-def style_axes(ax, title_size: int) -> None:
-    """Style axes of curves: a light grid, no box."""
-    ax.title.set_fontsize(title_size)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(color="0.92", linewidth=0.8)
-    ax.set_axisbelow(True)
+        figure.savefig(file, format="png")
 
 
 def _escape_mathtext(text: str) -> str:
@@ -57,48 +34,31 @@ def _escape_mathtext(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def draw_spectra(path, spectra: Sequence[Spectrum], titles: Sequence[str] | None = None) -> None:
-    """Figure 1: the curves of each spectrum by layer, and the heat map of the first spectrum.
-
-    Args:
-        titles: one per spectrum; None for model, text and counts.
-
-    Raises:
-        ValueError: there are no spectra, or the number of titles differs.
-    """
-    if not spectra:
-        raise ValueError("at least one spectrum is needed, got none")
-    titles = [_title(spectrum) for spectrum in spectra] if titles is None else list(titles)
-    if len(titles) != len(spectra):
-        raise ValueError(f"there must be one title per spectrum ({len(spectra)}), got {len(titles)}")
+def draw_spectra(path, spectra: Sequence[Spectrum]) -> None:
+    """Figure 1: the curves of each spectrum by layer, and the heat map of the first spectrum."""
+    titles = [_escape_mathtext(f"{each.name}\nn = {each.n}, {each.sentences:,} sentences") for each in spectra]
     figure = new_figure(3.6 * len(spectra) + 4, 3.8)
     axes = figure.subplots(1, len(spectra) + 1, squeeze=False)[0]
     for i, (ax, spectrum, title) in enumerate(zip(axes, spectra, titles)):
-        _draw_curves(ax, spectrum, title, legend=i == 0 or len(spectrum.layers) != len(spectra[0].layers))
+        _draw_curves(ax, spectrum, title, legend=i == 0)
     axes[0].set_ylabel("normalized cumulative singular value")
     _draw_heat_map(figure, axes[-1], spectra[0], titles[0])
     save_figure(figure, path)
 
 
-def _title(spectrum: Spectrum) -> str:
-    facts = spectrum.facts
-    # Older files have the text's name only in their key.
-    text = facts.get("text") or ", ".join(Path(source["location"]).name for source in facts["key"]["texts"])
-    padded = facts.get("short_sentences") == "padded" and facts["texts"].get("short", 0)
-    length = f"up to {facts['n']} tokens" if padded else f"n = {facts['n']}"
-    return _escape_mathtext(f"{facts['model']} on {text}") + f"\n{length}, {facts['sentences']:,} sentences"
-
-
 def _draw_curves(ax, spectrum: Spectrum, title: str, legend: bool) -> None:
+    from matplotlib import colormaps
+
     L, r = spectrum.layers.shape
-    index = np.arange(1, r + 1)
-    for layer, (curve, color) in enumerate(zip(spectrum.layers, shades(L))):
-        ax.plot(
-            index, curve, color=color, linestyle=DASHES[layer % len(DASHES)], linewidth=1.6, label=f"layer {layer + 1}"
-        )
+    colors = colormaps["cividis"](np.linspace(0.0, 0.85, L))  # for color-blind readers, ordered in grayscale
+    for layer, curve in enumerate(spectrum.layers):
+        style = {"color": colors[layer], "linestyle": DASHES[layer % len(DASHES)], "linewidth": 1.6}
+        ax.plot(np.arange(1, r + 1), curve, label=f"layer {layer + 1}", **style)
     ax.axvline(spectrum.index, color="0.6", linewidth=0.8, linestyle=":")
-    ax.set(title=title, xlabel="index of singular value", ylim=(0, 1.02), xlim=(0, r))
-    style_axes(ax, 9)
+    ax.set(xlabel="index of singular value", ylim=(0, 1.02), xlim=(0, r))
+    ax.set_title(title, fontsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color="0.92", linewidth=0.8)
     if legend:
         ax.legend(frameon=False, fontsize=7 if L <= 12 else 5, loc="lower right", ncols=1 if L <= 8 else 2)
 
@@ -106,23 +66,11 @@ def _draw_curves(ax, spectrum: Spectrum, title: str, legend: bool) -> None:
 def _draw_heat_map(figure, ax, spectrum: Spectrum, title: str) -> None:
     heat = spectrum.heat
     image = ax.imshow(heat, cmap="cividis", aspect="auto", origin="lower")
-    if heat.size <= 64:
-        middle = (heat.max() + heat.min()) / 2
-        for (layer, head), value in np.ndenumerate(heat):
-            ax.text(
-                head,
-                layer,
-                f"{value:.2f}",
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="white" if value <= middle else "black",
-            )
     for size, set_ticks in zip(heat.shape, (ax.set_yticks, ax.set_xticks)):
         step = max(1, size // 12)
         set_ticks(range(0, size, step), range(1, size + 1, step))
-    ax.set(title=f"cumulative value at index {spectrum.index}\n{title}", xlabel="head", ylabel="layer")
-    ax.title.set_fontsize(9)
+    ax.set(xlabel="head", ylabel="layer")
+    ax.set_title(f"cumulative value at index {spectrum.index}\n{title}", fontsize=9)
     figure.colorbar(image, ax=ax, shrink=0.85)
 
 

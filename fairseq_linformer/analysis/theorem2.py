@@ -29,7 +29,6 @@ Gaps in the proof, besides step 1:
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -68,16 +67,15 @@ def candidates(head: Head, R: Tensor) -> dict[str, Tensor]:
 
 
 def shares_within(
-    heads: Sequence[Head], k: int, epsilon: float, draws: int, generator: torch.Generator
+    head: Head, k: int, epsilon: float, draws: int, generator: torch.Generator
 ) -> dict[str, dict[str, list[float]]]:
-    """By candidate and norm of V, the share of rows within eps, one value per head and draw."""
+    """By candidate and norm of V, the share of rows within eps in each draw of R."""
     found: dict[str, dict[str, list[float]]] = {}
-    for head in heads:
-        for _ in range(draws):
-            for name, X in candidates(head, draw(k, head.V.size(0), generator)).items():
-                for norm, errors in row_errors(head, X).items():
-                    share = float((errors <= epsilon).double().mean())
-                    found.setdefault(name, {}).setdefault(norm, []).append(share)
+    for _ in range(draws):
+        for name, X in candidates(head, draw(k, head.V.size(0), generator)).items():
+            for norm, errors in row_errors(head, X).items():
+                share = float((errors <= epsilon).double().mean())
+                found.setdefault(name, {}).setdefault(norm, []).append(share)
     return found
 
 

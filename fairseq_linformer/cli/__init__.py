@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 from ..signals import handle, hangup_signals
-from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, report, reproduce, submit
+from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, reproduce, submit
 from .parsers import HelpFormatter, Parser, UnknownOption
 
 NAME = "fairseq-linformer"
@@ -35,20 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (
-        prepare,
-        plan,
-        submit,
-        finetune,
-        evaluate,
-        convert,
-        linearize,
-        analyze,
-        benchmark,
-        reproduce,
-        report,
-        path,
-    ):
+    for command in (prepare, plan, submit, finetune, evaluate, convert, linearize, analyze, benchmark, reproduce, path):
         command.add_parser(commands)
     return parser
 

@@ -5,9 +5,6 @@ from pathlib import Path
 
 from .parsers import add_command, add_subcommands, add_tokenizer, tokenizer_files
 
-BREAK_MODES = {"none": "packed", "eos": "lines"}
-"""fairseq's names for the break modes of ``analysis.sentences``."""
-
 
 def add_parser(commands) -> None:
     """Add ``analyze`` and its subcommands."""
@@ -23,30 +20,20 @@ def add_parser(commands) -> None:
         subcommands,
         "spectrum",
         "measure the singular values of attention maps (Figure 1 of the paper)",
-        """analyze spectrum FacebookAI/roberta-base --source wiki.txt --out spectra/wiki --suggest-k 0.9
-        analyze spectrum checkpoint_best.pt --source imdb.txt --sample-break-mode eos --out spectra/imdb""",
-        description="Rerun to resume, or to add sentences with a larger --num-sentences.",
+        """analyze spectrum FacebookAI/roberta-base --source wiki.txt --source imdb.jsonl --out spectra
+        analyze spectrum checkpoint_best.pt --source wiki.txt --out spectra/wiki --suggest-k 0.9""",
+        description="Rerun to resume.",
     )
     _add_model(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write, or to resume")
     parser.add_argument(
-        "--num-sentences", type=int, default=10000, metavar="N", help="number of sentences; the paper uses 10000"
+        "--source",
+        action="append",
+        required=True,
+        metavar="SOURCE",
+        help="file, folder or glob of text, or hub:NAME, as for `prepare pretraining`; repeat for a curve of each",
     )
     parser.add_argument(
-        "--short",
-        choices=("skip", "pad"),
-        default="skip",
-        help="skip sentences shorter than --tokens-per-sample, or pad them and measure their real tokens",
-    )
-    parser.add_argument(
-        "--index",
-        type=int,
-        metavar="I",
-        help="index of the singular value in the heat map (default: a quarter of them, like the paper's 128 of 512)",
-    )
-    parser.add_argument("--batch-size", type=int, default=1, metavar="B", help="sentences per batch")
-    parser.add_argument(
-        "--num-checked", type=int, default=4, metavar="N", help="number of sentences to check in double precision"
+        "--num-sentences", type=int, default=10000, metavar="N", help="sentences per source; the paper uses 10000"
     )
     parser.add_argument(
         "--suggest-k",
@@ -54,25 +41,7 @@ def add_parser(commands) -> None:
         metavar="SHARE",
         help="print the --projected-dim that keeps this share of the sum of singular values, such as 0.9",
     )
-    parser.add_argument(
-        "--energy",
-        choices=("values", "squares"),
-        help="whether --suggest-k sums singular values, as in Figure 1, or their squares (default: values)",
-    )
     parser.set_defaults(run=_spectrum)
-
-    parser = add_command(
-        subcommands,
-        "figure",
-        "draw several spectra side by side",
-        "analyze figure spectra/wiki spectra/imdb --out figure1.png",
-    )
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="output folder of `analyze spectrum`")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="figure to write, .png or .svg")
-    parser.add_argument(
-        "--title", action="append", help="title of a spectrum; repeat for each folder (default: model and text)"
-    )
-    parser.set_defaults(run=_figure)
 
     parser = add_command(
         subcommands,
@@ -81,7 +50,7 @@ def add_parser(commands) -> None:
         "analyze attention checkpoint_best.pt --source wiki.txt --sentence 3 --out pictures",
     )
     _add_model(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    parser.add_argument("--source", required=True, metavar="SOURCE", help="text, as for `analyze spectrum`")
     parser.add_argument(
         "--sentence",
         type=int,
@@ -99,90 +68,61 @@ def _add_model(parser) -> None:
         metavar="CHECKPOINT",
         help="fairseq checkpoint, transformers folder, or model name on the Hugging Face hub",
     )
-    _add_text(parser)
-    parser.add_argument(
-        "--sample-break-mode",
-        choices=BREAK_MODES,
-        default="none",
-        help="none: split the text every n tokens, as in masked_lm; eos: one sentence per line or row",
-    )
-    parser.add_argument("--device", default="cpu", help="PyTorch device: cpu, cuda, cuda:1, ...")
-    _add_tokenizer_files(parser)
-
-
-def _add_text(parser) -> None:
-    parser.add_argument(
-        "--source",
-        action="append",
-        required=True,
-        metavar="SOURCE",
-        help="file, folder or glob of text, or hub:NAME, as for `prepare pretraining`; repeat for several sources",
-    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
     parser.add_argument(
         "--tokens-per-sample", type=int, metavar="N", help="n, tokens per sentence (default: the model's maximum)"
     )
-
-
-def _add_tokenizer_files(parser) -> None:
-    default = "next to the checkpoint"
-    parser.add_argument("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {default})")
-    add_tokenizer(parser, default=default)
-
-
-def _load(options, device: str, break_mode: str, short: str):
-    from ..analysis.commands import resolve_length
-    from ..analysis.loading import load_model
-    from ..analysis.sentences import Sentences
-
-    model = load_model(
-        options.checkpoint, device, dictionary=options.dictionary, tokenizer_files=tokenizer_files(options)
+    parser.add_argument(
+        "--sample-break-mode",
+        choices=("none", "eos"),
+        help="none: split the text every n tokens, as in masked_lm; eos: one sentence per line or row (default: eos "
+        "for JSON lines and parquet, otherwise none)",
     )
-    n = resolve_length(model, options.tokens_per_sample)
-    return model, Sentences(options.source, model.tokenizer, n, BREAK_MODES[break_mode], short, model.bos, model.eos)
+    parser.add_argument("--device", default="cpu", help="PyTorch device: cpu, cuda, cuda:1, ...")
+    place = "next to the checkpoint"
+    parser.add_argument("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {place})")
+    add_tokenizer(parser, default=place)
+
+
+def _load_model(options: argparse.Namespace):
+    from ..analysis.loading import load_model
+
+    files = tokenizer_files(options)
+    return load_model(options.checkpoint, options.device, dictionary=options.dictionary, tokenizer_files=files)
 
 
 def _spectrum(options: argparse.Namespace) -> str:
     if options.suggest_k is not None and not 0 < options.suggest_k < 1:
         raise ValueError(f"--suggest-k must be above 0 and below 1, got {options.suggest_k:g}")
-    if options.suggest_k is None and options.energy is not None:
-        raise ValueError("--energy needs --suggest-k")
-    from ..analysis.commands import analyze_spectrum
-    from ..analysis.spectrum_result import suggest_projected_dim
+    if options.num_sentences < 1:
+        raise ValueError(f"--num-sentences must be at least 1, got {options.num_sentences}")
+    from ..analysis.commands import analyze_spectrum, resolve_length
+    from ..analysis.sentences import Sentences
 
-    model, texts = _load(options, options.device, options.sample_break_mode, options.short)
-    spectrum = analyze_spectrum(
-        model, texts, options.out, options.num_sentences, options.index, options.batch_size, options.num_checked
-    )
-    facts, counts = spectrum.facts, spectrum.facts["texts"]
-    at_most = "at most " if counts["short"] and options.short == "pad" else ""
-    lines = [
-        f"{options.out}: {facts['sentences']:,} sentences of {at_most}{facts['n']} tokens "
-        f"(of {options.num_sentences:,} requested) from {counts['texts']:,} texts; {counts['short']:,} shorter "
-        f"({facts['short_sentences']}), {counts['cut']:,} truncated",
-        f"normalized cumulative singular value at index {spectrum.index} of {spectrum.curve.shape[-1]}, mean over "
-        "heads: " + ", ".join(f"layer {i} {value:.3f}" for i, value in enumerate(spectrum.heat.mean(1), start=1)),
-    ]
-    if options.suggest_k is not None:
-        energy = options.energy or "values"
-        squared = "squared " * (energy == "squares")
-        lines.append(f"for {options.suggest_k:g} of the sum of {squared}singular values, at n = {facts['n']}:")
-        suggestions = suggest_projected_dim(spectrum, options.suggest_k, energy)
-        lines += [f"  --sharing {sharing} --projected-dim {k}" for sharing, k in suggestions.items()]
+    model = _load_model(options)
+    n = resolve_length(model, options.tokens_per_sample)
+    texts = [Sentences(source, model, n, options.sample_break_mode) for source in options.source]
+    lines = []
+    for text, spectrum in zip(texts, analyze_spectrum(model, texts, options.num_sentences, options.out)):
+        layers = ", ".join(f"layer {i} {value:.3f}" for i, value in enumerate(spectrum.heat.mean(1), start=1))
+        lines += [
+            f"{options.out}, {text.name}: {spectrum.sentences:,} sentences of {n} tokens; {text.skipped:,} shorter "
+            f"(skipped), {text.truncated:,} truncated",
+            f"normalized cumulative singular value at index {spectrum.index} of {spectrum.curve.shape[-1]}, mean over "
+            f"heads: {layers}",
+        ]
+        if options.suggest_k is not None:
+            suggested = spectrum.suggest_projected_dim(options.suggest_k)
+            lines.append(f"for {options.suggest_k:g} of the sum of singular values, at n = {n}:")
+            lines += [f"  --sharing {sharing} --projected-dim {k}" for sharing, k in suggested.items()]
     return "\n".join(lines)
 
 
-def _figure(options: argparse.Namespace) -> str:
-    from ..analysis.figures import draw_spectra
-    from ..analysis.spectrum_result import read_spectrum
-
-    if options.out.exists():
-        raise ValueError(f"{options.out} already exists; choose another file or delete it")
-    draw_spectra(options.out, [read_spectrum(folder) for folder in options.folders], options.title)
-    return str(options.out)
-
-
 def _attention(options: argparse.Namespace) -> str:
-    from ..analysis.commands import draw_attention
+    from ..analysis.commands import draw_attention, resolve_length
+    from ..analysis.sentences import Sentences
 
-    model, texts = _load(options, options.device, options.sample_break_mode, "pad")
-    return "\n".join(map(str, draw_attention(model, texts, options.sentence, options.out)))
+    model = _load_model(options)
+    n = resolve_length(model, options.tokens_per_sample)
+    text = Sentences(options.source, model, n, options.sample_break_mode, short=True)
+    return "\n".join(map(str, draw_attention(model, text, options.sentence, options.out)))

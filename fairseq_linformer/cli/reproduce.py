@@ -1,4 +1,4 @@
-"""``fairseq-linformer reproduce``: an experiment, at a scale."""
+"""``fairseq-linformer reproduce``: an experiment, at a scale; and the pages of all results."""
 
 import argparse
 import shlex
@@ -18,11 +18,15 @@ def add_parser(commands) -> None:
         "reproduce a table, figure or theorem of the paper",
         """reproduce list
         reproduce figure-3 --scale smoke --data data/wiki
-        reproduce figure-3 --part a --scale cpu --data data/wiki""",
+        reproduce figure-3 --part a --scale cpu --data data/wiki
+        reproduce report --results results""",
         description="Rerun to resume.",
     )
     parser.add_argument(
-        "experiment", metavar="NAME|list", help="experiment, such as figure-3; or list, to show all of them"
+        "experiment",
+        metavar="NAME|list|report",
+        help="experiment, such as figure-3; list, to show all of them; or report, to write README.md and charts of a "
+        "folder of results",
     )
     parser.add_argument("--scale", default="cpu", help="size of the experiment: smoke, cpu, encoder, gpu or paper")
     parser.add_argument(
@@ -40,7 +44,6 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--source",
         action="append",
-        default=[],
         metavar="SOURCE",
         help="text for figure-1 on an encoder, as for `prepare pretraining`; repeat for several",
     )
@@ -53,30 +56,33 @@ def _reproduce(options: argparse.Namespace) -> str:
     from ..files import check_can_be_written
     from ..machine import clean_commit
     from ..reproduction.experiments import load_all
+    from ..reproduction.page import write_pages
     from ..reproduction.result import Inputs, read, write
 
-    experiments = load_all()
+    experiments, results = load_all(), Path(options.results)
     if options.experiment == "list":
         table = [(name, ", ".join(module.PARTS), module.SAYS) for name, module in experiments.items()]
         widths = [max(map(len, column)) for column in zip(*table)]
         return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in table)
-    if options.experiment not in experiments:
-        raise ValueError(f"unknown experiment {options.experiment!r}; choose from list, {', '.join(experiments)}")
-    module = experiments[options.experiment]
-    parts = _choose_parts(module, options)
-    results = Path(options.results)
+    if options.experiment not in (*experiments, "report"):
+        raise ValueError(
+            f"unknown experiment {options.experiment!r}; choose from list, report, {', '.join(experiments)}"
+        )
     if not results.is_dir():
         raise ValueError(f"--results must be an existing folder, got {results}")
+    if options.experiment == "report":
+        return "\n".join(map(str, write_pages(results)))
+    module = experiments[options.experiment]
+    parts = _choose_parts(module, options)
     path = results / options.experiment.replace("-", "_") / f"{options.scale}.json"
     check_can_be_written(path.parent)
     check_can_be_written(options.runs)
-    read(path)  # before hours of measurement, which are added to it
     if options.scale != "smoke":
         clean_commit()  # a result can be measured again at its commit
     lines = []
-    given = (options.data, options.tasks, options.encoder, options.source)
+    given = {name: getattr(options, name) for name in INPUTS}
     for part in parts:
-        result = module.run(part, options.scale, Inputs(_command(options), Path(options.runs), *given))
+        result = module.run(part, options.scale, Inputs(_command(options), Path(options.runs), **given))
         write(result, path)
         lines.append(f"{result.part}: {path}")
     for verdict in module.verdicts(read(path)):
@@ -87,11 +93,7 @@ def _reproduce(options: argparse.Namespace) -> str:
 
 
 def _choose_parts(module: ModuleType, options: argparse.Namespace) -> list[str]:
-    """The parts that are measured: those whose inputs are given.
-
-    Raises:
-        ValueError: there is no such scale or part, an input is missing for all of them, or read by none.
-    """
+    """The parts that are measured: those whose inputs are given. An input that none of them reads is an error."""
     if options.scale not in module.PARTS:
         raise ValueError(f"{options.experiment} has no --scale {options.scale}; choose from {', '.join(module.PARTS)}")
     parts: dict[str, tuple[str, ...]] = module.PARTS[options.scale]
@@ -102,24 +104,20 @@ def _choose_parts(module: ModuleType, options: argparse.Namespace) -> list[str]:
             )
         parts = {options.part: parts[options.part]}
     given = {name for name in INPUTS if getattr(options, name)}
-    chosen = [part for part, reads in parts.items() if set(reads) <= given]
-    if not chosen:
-        missing = [flag_of(name) for name in next(iter(parts.values())) if name not in given]
-        raise ValueError(f"{options.experiment} needs {', '.join(missing)} at this scale")
-    for name in sorted(given - {name for part in chosen for name in parts[part]}):
-        others = [flag_of(other) for reads in parts.values() if name in reads for other in reads if other not in given]
-        if others:
-            raise ValueError(f"{options.experiment} needs {others[0]} with {flag_of(name)} at this scale")
-        raise ValueError(f"{options.experiment} takes no {flag_of(name)} at this scale")
-    return chosen
+    chosen = {part: reads for part, reads in parts.items() if set(reads) <= given}
+    if not chosen or given - {name for reads in chosen.values() for name in reads}:
+        needs = " or ".join(dict.fromkeys(" ".join(map(flag_of, reads)) or "no input" for reads in parts.values()))
+        got = " ".join(flag_of(name) for name in INPUTS if name in given) or "none"
+        raise ValueError(f"{options.experiment} reads {needs} at this scale, got {got}")
+    return list(chosen)
 
 
 def _command(options: argparse.Namespace) -> str:
     """The command for results; paths are reduced to their last part."""
     words = ["fairseq-linformer", "reproduce", options.experiment, "--scale", options.scale]
     words += ["--part", options.part] if options.part else []
-    values = [(name, getattr(options, name)) for name in INPUTS[:-1]] + [("source", each) for each in options.source]
-    for name, value in values:
-        if value is not None:
-            words += [flag_of(name), Path(value).resolve().name if Path(value).exists() else str(value)]
+    for name in INPUTS:
+        value = getattr(options, name)
+        for each in value if name == "source" and value else [value] if value else []:
+            words += [flag_of(name), Path(each).resolve().name if Path(each).exists() else str(each)]
     return shlex.join(words)

@@ -22,10 +22,10 @@ import numpy as np
 from . import context_free
 from .display import Panel, Table
 from .result import Inputs, Result, Row, Rows, in_words, repeated
-from .run import Model, Run, Runs, Trained, environment_of
+from .run import Model, Run, Trained, environment_of, train
 from .scales import SCALES, Scale
 from .statistics import HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, geometric_mean, ratio_of_extremes
-from .text import describe_text, find_shards
+from .text import find_shards
 
 ROBERTA_BITS, MODEL_BITS = 2.0, 1.0
 """Minimum bits below a model without context: of RoBERTa, and of every other model."""
@@ -44,16 +44,16 @@ def pretrain(part: str, scale: str, build: Callable[[Scale, int], Mapping[str, R
     Args:
         build: the run of each model at a scale, with a seed, by label.
     """
-    return measure(part, scale, *train(scale, build, inputs), inputs)
+    return measure(part, scale, *train_models(scale, build, inputs), inputs)
 
 
-def train(
+def train_models(
     scale: str, build: Callable[[Scale, int], Mapping[str, Run]], inputs: Inputs
 ) -> tuple[dict[str, list[Trained]], list[Trained]]:
     """The trained models by label, one per seed, and they with all that they started from."""
     sizes = SCALES[scale]
     seeds = [build(sizes, seed) for seed in sizes.seeds]  # the first seed of every model is trained first
-    trained = Runs(sizes, inputs.runs / scale, inputs.text).train(*(run for runs in seeds for run in runs.values()))
+    trained = train([run for runs in seeds for run in runs.values()], sizes, inputs.runs / scale, inputs.text)
     return {label: [trained[runs[label]] for runs in seeds] for label in seeds[0]}, list(trained.values())
 
 
@@ -72,7 +72,7 @@ def measure(
         rows += perplexity_rows(label, seeds, inputs.text, SCALES[scale].device)
     for n in dict.fromkeys(seeds[0].model.n for seeds in models.values()):
         rows.append(context_free_row(inputs.text, n))
-    return Result(part, scale, rows, environment_of(every, inputs, describe_text(inputs.text)))
+    return Result(part, scale, rows, environment_of(every, inputs))
 
 
 def perplexity_rows(label: str, seeds: Sequence[Trained], text: Path, device: str) -> list[Row]:
@@ -162,9 +162,8 @@ def has_seeds(rows: Rows, model: str) -> Check:
 
 def has_learned(rows: Rows, model: str, needed: float) -> Check:
     """The worst seed is this many bits below a model without context at its n."""
-    bits = next((row for row in rows.select("bits", model=model) if row.seed is None), None)
-    levels = rows.select("context_free_bits")
-    level = next((row for row in levels if bits and row.n == bits.n), levels[0] if levels else None)
+    bits = rows.find("bits", model=model, seed=None)
+    level = bits and rows.find("context_free_bits", n=bits.n)
     if bits is None or level is None:
         return Check(UNDECIDED, f"{model} has no bits below a model without context")
     learned = level.value - bits.high

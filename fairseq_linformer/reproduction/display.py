@@ -2,10 +2,12 @@
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from statistics import median
+
+from .result import Row, in_words
 
 Points = Sequence[tuple[float, float]]
 
@@ -28,23 +30,31 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Table:
-    """
-    Raises:
-        ValueError: a row and the head differ in length.
-    """
-
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
-
-    def __post_init__(self) -> None:
-        if wrong := [row for row in self.rows if len(row) != len(self.head)]:
-            raise ValueError(f"a row has {len(wrong[0])} cells under {len(self.head)} headings: {wrong[0]}")
 
     def markdown(self) -> str:
         lines = [self.head, ["---"] * len(self.head), *self.rows]
         table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
         return f"{self.title}:\n\n{table}" if self.title else table
+
+
+def pivot(
+    title: str, rows: Iterable[Row], down: str, across: str, cell: Callable[[Row | None], str] = in_words
+) -> list[Table]:
+    """A table of a number per value of the columns ``down`` and ``across``, in the order of the rows; none without
+    rows."""
+    found = {
+        (_words(row[down]), f"{across} = " * isinstance(row[across], int) + _words(row[across])): row for row in rows
+    }
+    lines, columns = (list(dict.fromkeys(words)) for words in zip(*found)) if found else ([], [])
+    cells = [[line, *(cell(found.get((line, column))) for column in columns)] for line in lines]
+    return [Table(title, [down, *columns], cells)] if found else []
+
+
+def _words(value: str | int) -> str:
+    return f"{value:,}" if isinstance(value, int) else value.replace("_", " ")
 
 
 @dataclass(frozen=True)

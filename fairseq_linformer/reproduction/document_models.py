@@ -11,7 +11,6 @@ import ctypes
 import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,34 +27,27 @@ from ..machine import process_bytes
 LINFORMER, EVERY_POSITION, ONNX, INT8 = "Linformer", "Linformer, every position", "Linformer, ONNX", "Linformer, int8"
 WINDOWED, WINDOWED_ONNX, WINDOWED_INT8 = (f"Linformer, local window{runtime}" for runtime in ("", ", ONNX", ", int8"))
 TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD = "Transformer, SDPA", "ModernBERT", "Longformer", "BigBird"
-GRAPHS = {ONNX: "window0", INT8: "window0-int8", WINDOWED_ONNX: "window", WINDOWED_INT8: "window-int8"}
-"""Name of the graph of each model that ``onnxruntime`` runs, without n."""
+GRAPHS = (ONNX, INT8, WINDOWED_ONNX, WINDOWED_INT8)
+"""Run by ``onnxruntime``."""
 OURS = (LINFORMER, EVERY_POSITION, ONNX, INT8, WINDOWED, WINDOWED_ONNX, WINDOWED_INT8)
 OTHERS = (TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD)
-MODELS = (*OURS, *OTHERS)
 WARM_UP = 1024
 """Most tokens of the pass that loads libraries, before memory or time is measured."""
 FIRST_TOKEN = 5
 """Random tokens begin after the special symbols."""
-
 Sizes = dict[str, Any]
 """``layers``, ``width``, ``heads``, ``vocabulary``, ``window``, ``threads``; ``k`` and ``tokens`` of a round."""
 SMOKE: Sizes = {"threads": 1, "layers": 1, "width": 32, "heads": 2, "vocabulary": 100, "window": 4}
 MINILM: Sizes = {"threads": 2, "layers": 6, "width": 384, "heads": 12, "vocabulary": 30522, "window": 16}
 """As all-MiniLM-L6-v2."""
+BIGBIRD_LONGEST = 8192
+"""``transformers`` allocates n^2 numbers per head and layer for BigBird, in 12 heads 12 GiB at n = 16,384."""
 Call = Callable[[Tensor], object]
 
 
-BIGBIRD_LONGEST = 8192
-"""n up to which BigBird is measured: ``transformers`` allocates n^2 numbers per head and layer for it, in 12 heads
-12 GiB at n = 16,384."""
-
-
-def why_omitted(name: str, n: int) -> str:
-    """Why a model is not measured at this length, in a few words; empty if it is."""
-    if name != BIGBIRD or BIGBIRD_FULL < n <= BIGBIRD_LONGEST:
-        return ""
-    return "full attention" if n <= BIGBIRD_FULL else "n x n memory"
+def measured_models(n: int) -> list[str]:
+    """The models that are measured at a length: BigBird is not where its attention is full, or takes n x n memory."""
+    return [name for name in (*OURS, *OTHERS) if name != BIGBIRD or BIGBIRD_FULL < n <= BIGBIRD_LONGEST]
 
 
 def build_config(n: int, sizes: Sizes, window: int = 0) -> LinformerConfig:
@@ -79,7 +71,7 @@ def build_call(name: str, n: int, sizes: Sizes, graphs: Path) -> Call:
         graphs: folder of ``write_graphs``.
     """
     if name in GRAPHS:
-        return _open_graph(_graph(graphs, name, n))
+        return _open_graph(graphs / f"{name}-{n}.onnx")
     config = build_config(n, sizes, sizes["window"] if name == WINDOWED else 0)
     if name not in (LINFORMER, EVERY_POSITION, WINDOWED, TRANSFORMER):
         return FAMILIES[name.lower()](config).eval()
@@ -122,13 +114,9 @@ def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:
     from ..checkpoints.onnx_int8 import quantize
 
     for plain, small, window in ((ONNX, INT8, 0), (WINDOWED_ONNX, WINDOWED_INT8, sizes["window"])):
-        path = _graph(folder, plain, n)
+        path = folder / f"{plain}-{n}.onnx"
         write_graph(_build_classifier(build_config(n, sizes, window)), path, n, DEFAULT_OPSET)
-        quantize(path, _graph(folder, small, n), external=False)
-
-
-def _graph(folder: Path, name: str, n: int) -> Path:
-    return folder / f"{GRAPHS[name]}-n{n}.onnx"
+        quantize(path, folder / f"{small}-{n}.onnx", external=False)
 
 
 def _build_classifier(config: LinformerConfig) -> Any:
@@ -150,31 +138,18 @@ def _open_graph(path: Path) -> Call:
     return call
 
 
-def measure_memory(name: str, n: int, sizes: Sizes, graphs: Path) -> tuple[int, int]:
-    """Memory of a process that classifies one document of n tokens.
-
-    Returns:
-        Peak resident bytes of the process, and how many of them its forward pass added to the loaded model.
-
-    Raises:
-        ValueError: the process ended, as for lack of memory; or there is no /proc to read memory from.
-    """
-    if not Path("/proc/self/clear_refs").exists():
-        raise ValueError("the memory of a process is measured on Linux only; this system has no /proc/self/clear_refs")
+def measure_memory(name: str, n: int, sizes: Sizes, graphs: Path) -> int:
+    """Resident bytes that the forward pass of one document of n tokens adds to the loaded model, in a process of its
+    own, on Linux."""
     # Copies of a process that has imported what models need, and started no threads.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "fairseq_linformer.checkpoints.onnx_graph"])
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        try:
-            return pool.submit(_measure_here, name, n, sizes, graphs).result()
-        except BrokenProcessPool:
-            raise ValueError(
-                f"the process of {name} at n = {n} ended before it was measured; is there enough memory?"
-            ) from None
+        return pool.submit(_measure_here, name, n, sizes, graphs).result()
 
 
 @torch.inference_mode()
-def _measure_here(name: str, n: int, sizes: Sizes, graphs: Path) -> tuple[int, int]:
+def _measure_here(name: str, n: int, sizes: Sizes, graphs: Path) -> int:
     torch.set_num_threads(sizes["threads"])
     call, tokens = build_call(name, n, sizes, graphs), build_tokens(1, n, sizes)
     if name not in GRAPHS:  # onnxruntime keeps the memory of its first pass, so that pass is measured
@@ -186,4 +161,4 @@ def _measure_here(name: str, n: int, sizes: Sizes, graphs: Path) -> tuple[int, i
     call(tokens)
     peak = process_bytes("VmHWM")
     assert before is not None and peak is not None  # of this process, on Linux
-    return peak, peak - before
+    return peak - before

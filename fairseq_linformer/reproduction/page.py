@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from ..files import open_atomic
 from .display import Panel, Table, draw
@@ -24,8 +23,9 @@ SHOWN = NAMES[1:]
 """The scales of the pages: ``smoke`` shows only that the code runs."""
 INTRODUCTION = f"""# Results
 
-Written by `fairseq-linformer report` from the JSON files in this folder. Each row links to a page with the rules, the
-numbers, the machines, and today's commands. The JSON files have the commands that measured them, at their commits.
+Written by `fairseq-linformer reproduce report` from the JSON files in this folder. Each row links to a page with the
+rules, the numbers, the machines, and today's commands. The JSON files have the commands that measured them.
+`git show 881e27a:results` lists the files of measurements until then.
 
 n is the maximum number of tokens of an input. E and F are the projections of equation (7); k is their number of rows,
 to which they reduce n keys and values. W is the number of neighbors on each side that a local window adds. An interval
@@ -41,40 +41,10 @@ in brackets has the extremes of repeated measurements, or 95 % confidence where 
 | gpu | times at base size on one H100 |
 | paper | the paper's sizes, by Slurm |
 """
-EARLIER = """## Earlier measurements
-
-Until commit 881e27a each measurement had a file of its own, with a name in the second column;
-`git show 881e27a:results/FILE.json` still shows it.
-
-| experiment | made of |
-|---|---|
-| Table 1, Table 3, Figure 2, Local window, Speed | benchmark-* |
-| Table 2 | finetuning-*, encoder-tasks-* |
-| Figure 1 | spectrum-roberta, spectrum-all-* |
-| Figure 3 | figure-3*-plan2, encoder-perplexity-* |
-| Initialization | conversion-*, growing, projections-cpu, scratch, starts, warm-start |
-| Distillation | distillation-*, short-inputs, survival |
-| Long documents, int8 | long-documents, encoder-speed, int8-* |
-
-| not in these pages | reason |
-|---|---|
-| figure-3a-cpu to figure-3d-cpu | an earlier plan of Figure 3, measured again |
-| projections-* but projections-cpu, window-sizes | prototypes; the claims are those of Initialization |
-| real-text-* | single runs of what Table 2 and Speed measure |
-| spectrum-linformer, optimal-rank-k, theorem-1, theorem-2 | other inputs to Figure 1 and the theorems |
-| prepared-data, preparing-speed | no claim |
-| faults | a table of docs/robustness.md |
-
-| in these pages, and measured by earlier commands alone |
-|---|
-| Figure 1: n = 512, and n = 64 on Wikipedia |
-| Table 3: n = 65,536 on a CPU |
-| Speed: compiled processes |
-"""
 _INPUTS = {"data": "FOLDER", "tasks": "FOLDER", "encoder": "NAME", "source": "FILE"}
 
 
-def write(folder: Path) -> list[Path]:
+def write_pages(folder: Path) -> list[Path]:
     """Write all pages; returns their paths."""
     texts = build(folder)
     for path, text in texts.items():
@@ -102,9 +72,7 @@ def build(folder: Path) -> dict[Path, str]:
                 texts[folder / place / CHART] = draw(panels)
             texts[folder / place / README] = _experiment(name, module, results, panels)
         tables.append(Table("", [head, "claim", *scales], rows).markdown())
-    texts[folder / README] = (
-        f"{INTRODUCTION}\n## The paper\n\n{tables[0]}\n\n## Beyond the paper\n\n{tables[1]}\n\n{EARLIER}"
-    )
+    texts[folder / README] = f"{INTRODUCTION}\n## The paper\n\n{tables[0]}\n\n## Beyond the paper\n\n{tables[1]}\n"
     return texts
 
 
@@ -115,25 +83,16 @@ def _marks(verdicts: Sequence[Verdict]) -> str:
 def _experiment(name: str, module: ModuleType, results: dict[str, list[Result]], panels: Sequence[Panel]) -> str:
     place = f"{module.WHERE} of the paper." if hasattr(module, "WHERE") else ""
     parts = [f"# {module.TITLE}: {module.SAYS}", place, inspect.getdoc(module) or ""]
-    found = {scale: module.verdicts(each) for scale, each in results.items()}
-    rows = [
-        [
-            verdict.name,
-            verdict.claim,
-            scale,
-            f"{MARKS[verdict.outcome]} {verdict.outcome}",
-            (verdict.numbers or [""])[0],
-        ]
-        for scale, verdicts in found.items()
-        for verdict in verdicts
-        if verdict.outcome != UNMEASURED
-    ]
-    parts += ["## Verdicts", Table("", ["name", "claim", "scale", "verdict", "first number"], rows).markdown()]
+    rows: list[list[str]] = []
     remarks: dict[str, list[str]] = {}
-    for scale, verdicts in found.items():
-        for verdict in verdicts:
+    for scale, found in results.items():
+        for verdict in module.verdicts(found):
+            if verdict.outcome != UNMEASURED:
+                mark = f"{MARKS[verdict.outcome]} {verdict.outcome}"
+                rows.append([verdict.name, verdict.claim, scale, mark, (verdict.numbers or [""])[0]])
             for remark in verdict.remarks:
                 remarks.setdefault(remark, []).append(f"{verdict.name}, {scale}")
+    parts += ["## Verdicts", Table("", ["name", "claim", "scale", "verdict", "first number"], rows).markdown()]
     if remarks:
         parts += ["Not part of a verdict:", "\n".join(f"- {'; '.join(of)}: {each}" for each, of in remarks.items())]
     parts += [f"![{'; '.join(panel.title for panel in panels)}]({CHART})"] if panels else []
@@ -154,29 +113,16 @@ def _commands(name: str, module: ModuleType) -> str:
 
 def _environments(results: dict[str, list[Result]]) -> str:
     """The environments of the results, each once, with the parts that it is of."""
-    parts: dict[tuple[str, ...], list[str]] = {}
-    seconds: dict[tuple[str, ...], float] = {}
-    for found in results.values():
-        for result in found:
-            e = result.environment
-            key = (result.scale, e["date"], e["commit"], machine(e), f"torch {e['versions'].get('torch', '?')}")
-            parts.setdefault(key, []).append(result.part)
-            seconds[key] = seconds.get(key, 0.0) + e["seconds"]
-    rows = [
-        [
-            key[0],
-            ", ".join(names) if len(names) <= 6 else f"{len(names)} parts",
-            key[1],
-            ", ".join(commit[:8] for commit in key[2].split("; ")),
-            *key[3:],
-            f"{seconds[key] / 3600:.2g}",
-        ]
-        for key, names in parts.items()
-    ]
+    found: dict[tuple[str, ...], list[Result]] = {}
+    for result in (result for each in results.values() for result in each):
+        e, hardware = result.environment, result.environment["hardware"]
+        machine = [hardware["processor"], f"{hardware['cores']} cores", *(hardware.get("accelerators") or [])[:1]]
+        version = f"torch {e['versions'].get('torch', '?')}"
+        found.setdefault((result.scale, e["date"], e["commit"], ", ".join(machine), version), []).append(result)
+    rows = []
+    for (scale, date, commit, *others), parts in found.items():
+        names = ", ".join(part.part for part in parts) if len(parts) <= 6 else f"{len(parts)} parts"
+        commits = ", ".join(each[:8] for each in commit.split("; "))
+        hours = sum(part.environment["seconds"] for part in parts) / 3600
+        rows.append([scale, names, date, commits, *others, f"{hours:.2g}"])
     return Table("", ["scale", "parts", "date", "commit", "machine", "version", "hours"], rows).markdown()
-
-
-def machine(environment: dict[str, Any]) -> str:
-    hardware = environment["hardware"]
-    gpus = hardware.get("accelerators") or []
-    return ", ".join([hardware["processor"], f"{hardware['cores']} cores", *gpus[:1]])

@@ -7,7 +7,7 @@ same part; git keeps the earlier one.
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
@@ -17,6 +17,8 @@ from ..benchmark.timing import Spread
 from ..files import open_atomic, read_json
 from ..machine import provenance
 
+Parts = dict[str, dict[str, tuple[str, ...]]]
+"""By scale, the parts of an experiment, and the options of ``reproduce`` that each reads."""
 ENVIRONMENT = ("command", "commit", "hardware", "versions", "data", "date", "seconds")
 
 
@@ -36,15 +38,22 @@ class Row(dict):
 class Rows(list[Row]):
     """The rows of one or several results."""
 
-    def select(self, metric: str, **where: Any) -> list[Row]:
+    def select(self, metric: str, **where: Any) -> "Rows":
         """The rows of a metric with these values, in order."""
-        return [
+        return Rows(
             row for row in self if row.metric == metric and all(row.get(key) == value for key, value in where.items())
-        ]
+        )
 
     def find(self, metric: str, **where: Any) -> Row | None:
         """The first of ``select``, if any."""
         return next(iter(self.select(metric, **where)), None)
+
+    def lines(self, name: str, x: str, label: str = "{}") -> dict[str, list[list[tuple[float, float]]]]:
+        """The values over the column ``x``, for a chart: a line per value of the column ``name``, by ``label``."""
+        found: dict[str, list[list[tuple[float, float]]]] = {}
+        for row in sorted(self, key=lambda row: row[x]):
+            found.setdefault(label.format(row[name]), [[]])[0].append((row[x], row.value))
+        return {each: found[each] for each in dict.fromkeys(label.format(row[name]) for row in self)}
 
 
 @dataclass
@@ -90,7 +99,7 @@ class Inputs:
     data: Path | None = None
     tasks: Path | None = None
     encoder: str | None = None
-    source: Sequence[str] = ()
+    source: Sequence[str] | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -119,35 +128,26 @@ def write(result: Result, path: Path) -> None:
 
 
 def read(path: Path) -> list[Result]:
-    """The results in a file; none if it does not exist.
-
-    Raises:
-        ValueError: the file is not of this format.
-    """
-    if not path.exists():
-        return []
-    try:
-        return [
-            Result(
-                each["part"],
-                each["scale"],
-                Rows(map(Row, each["rows"])),
-                {name: each[name] for name in ENVIRONMENT},
-                each["configuration"],
-            )
-            for each in read_json(path)
-        ]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a list of results: {type(error).__name__}: {error}") from None
+    """The results in a file; none if it does not exist."""
+    return [
+        Result(
+            each["part"],
+            each["scale"],
+            Rows(map(Row, each["rows"])),
+            {name: each[name] for name in ENVIRONMENT},
+            each["configuration"],
+        )
+        for each in (read_json(path) if path.exists() else [])
+    ]
 
 
 # Rows
 
 
-def repeated(values: Sequence[float]) -> dict[str, Any]:
-    """``value`` (the median), ``low``, ``high`` and ``repetitions`` of a row, in six digits."""
+def repeated(values: Sequence[float], average: Callable[[Sequence[float]], float] = median) -> dict[str, Any]:
+    """``value`` (the median, or another average), ``low``, ``high`` and ``repetitions`` of a row, in six digits."""
     rounded = [significant(value) for value in values]
-    found = {"value": significant(median(rounded))}
+    found = {"value": significant(average(rounded))}
     return found | {"low": min(rounded), "high": max(rounded), "repetitions": len(rounded)} if rounded[1:] else found
 
 

@@ -11,7 +11,7 @@ RUNS/NAME/perplexity.json   of the last checkpoint
 RUNS/text.json              the text of all these runs, with checksums
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,18 +33,19 @@ from ..training.job import PATH_OPTIONS, TrainingJob, quote
 from ..training.restore import LAST
 from .result import Inputs
 from .scales import VALID_BATCHES, Scale
-from .text import claim_runs, find_shards
+from .text import claim_runs, describe_text, find_shards
 
 CONFIG = CONFIGS / "pretrain" / "base.yaml"
 START, PERPLEXITY = "-start.pt", "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
 tokens per second."""
+STAGGERED, GRADED = "staggered", "graded"
 
 
 @dataclass(frozen=True)
 class Model:
-    """A RoBERTa if k is None.
+    """A Transformer if k is None, else a Linformer.
 
     Attributes:
         start: ``--projection-init`` of E and F; None for the model's default.
@@ -62,6 +63,7 @@ class Model:
 
     @property
     def name(self) -> str:
+        """Of its folders."""
         if self.k is None:
             return f"roberta-n{self.n}"
         kind = self.projection if self.projection != "linear" else self.start or "default"
@@ -70,12 +72,21 @@ class Model:
         return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{kind}{rate}{local}"
 
     @property
-    def options(self) -> list[str]:
-        """Overrides of the architecture."""
-        if self.k is None:
-            return ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
+    def label(self) -> str:
+        """As in rows and tables of models made from an encoder, where graded windows are the default.
+
+        >>> Model(512, start=GRADED).label, Model(512, 128, start=STAGGERED, local_window=16).label
+        ('Transformer', 'k = 128, W = 16, headwise, staggered')
+        """
+        window = f", W = {self.local_window}" if self.local_window else ""
+        start = f", {self.start}" if self.start != GRADED else ""
+        return "Transformer" if self.k is None else f"k = {self.k}{window}, {self.sharing}{start}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of a Linformer, as for ``from_roberta``."""
         values = {
-            "_name": "linformer_roberta",
+            "max_positions": self.n,
             "projected_dim": self.k,
             "sharing": self.sharing,
             "projection": self.projection,
@@ -83,7 +94,14 @@ class Model:
             "projection_lr_scale": self.rate,
             "local_window": self.local_window or None,
         }
-        return [f"++model.{name}={value}" for name, value in values.items() if value is not None]
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def overrides(self) -> list[str]:
+        """Of the architecture."""
+        if self.k is None:
+            return ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
+        return ["++model._name=linformer_roberta", *(f"++model.{name}={value}" for name, value in self.options.items())]
 
 
 def as_authors(model: Model) -> Model:
@@ -99,17 +117,11 @@ def default_start(sharing: str = "headwise", projection: str = "linear") -> str 
     return config.resolved_init
 
 
-def convert(checkpoint: dict[str, Any], model: Model, seed: int) -> dict[str, Any]:
-    """A RoBERTa converted to a Linformer of the same n."""
-    torch.manual_seed(seed)  # for random initializations
-    return from_roberta(
-        checkpoint,
-        projected_dim=str(model.k),
-        sharing=model.sharing,
-        projection=model.projection,
-        projection_init=model.start or default_start(model.sharing, model.projection),
-        local_window=model.local_window,
-    )
+def convert(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str, Any]:
+    """A RoBERTa converted to a Linformer; the seed is of random initializations."""
+    torch.manual_seed(seed)
+    start = model.start or default_start(model.sharing, model.projection)
+    return from_roberta(checkpoint, **{**model.options, "projection_init": start})
 
 
 @dataclass(frozen=True)
@@ -163,10 +175,6 @@ def compared_runs(models: Mapping[str, Model], scale: Scale, seed: int, longest:
     return {label: compared_run(model, scale, seed, longest) for label, model in models.items()}
 
 
-def run_from_scratch(model: Model, scale: Scale, seed: int) -> Run:
-    return Run(model, seed, "scratch", scale.base)
-
-
 @dataclass(frozen=True)
 class Trained:
     """A finished run in its folder.
@@ -206,84 +214,102 @@ class Trained:
         return [(update, round(bits, 4)) for update, bits in read_curve(lines, "valid", "loss")]
 
 
-def environment_of(runs: Sequence[Trained], inputs: Inputs, data: str) -> dict[str, Any]:
-    """The environment of a result that rests on trained runs."""
+def environment_of(runs: Iterable[Trained], inputs: Inputs) -> dict[str, Any]:
+    """The environment of a result that rests on runs that were trained on ``inputs.text``."""
+    runs = list(runs)
     provenance = run_folder.training_provenance(*(run.folder for run in runs))
     seconds = round(sum(run.seconds for run in runs), 1)
-    return {"command": inputs.command, **provenance, "data": data, "seconds": seconds}
+    return {"command": inputs.command, **provenance, "data": describe_text(inputs.text), "seconds": seconds}
 
 
-@dataclass(frozen=True)
-class Runs:
-    """The runs of a scale in a folder, on a text."""
+def train(runs: Sequence[Run], scale: Scale, folder: Path, text: Path) -> dict[Run, Trained]:
+    """Train runs, and before each those that it starts from, unless they are finished; resumes after a kill.
 
-    scale: Scale
-    folder: Path
-    text: Path
+    Args:
+        folder: of all runs on this text.
 
-    def train(self, *runs: Run) -> dict[Run, Trained]:
-        """Train runs, and before each those that it starts from, unless they are finished; resumes after a kill.
-
-        Returns:
-            All of them, in this order.
-
-        Raises:
-            ValueError: a folder has another configuration or text, or training failed.
-            KeyboardInterrupt: this process was stopped.
-        """
-        claim_runs(self.folder, self.text)
-        trained: dict[Run, Trained] = {}
-        for run in dict.fromkeys(each for last in runs for each in last.history):
-            trained[run] = self._train(run, trained[run.parent] if run.parent else None)
-        return trained
-
-    def _train(self, run: Run, parent: Trained | None) -> Trained:
-        folder, checkpoint = self.folder.absolute() / run.name, None
-        if parent is not None:
-            checkpoint = parent.checkpoint if parent.model == run.model else folder.with_name(folder.name + START)
-            if not checkpoint.exists():
-                checkpoint.parent.mkdir(parents=True, exist_ok=True)
-                last = read_checkpoint(parent.checkpoint)
-                made = resize(last, run.model.n) if run.model.k is None else convert(last, run.model, run.seed)
-                write_checkpoint(made, checkpoint)
-        job = self.job(run, checkpoint)
+    Returns:
+        All of them, in this order.
+    """
+    folder = folder.absolute()
+    claim_runs(folder, text)
+    trained: dict[Run, Trained] = {}
+    for run in dict.fromkeys(each for last in runs for each in last.history):
+        start = write_start(run, trained[run.parent], folder) if run.parent else None
+        job = build_job(run, start, scale, folder, text)
         # A complete run may have been moved together with what it was trained from.
-        ignore = PATH_OPTIONS if (folder / run_folder.DONE).exists() else ()
+        ignore = PATH_OPTIONS if (job.folder / run_folder.DONE).exists() else ()
         local.train(job, run.updates, ignore, "move it away, or use another --runs")
-        return Trained(folder, run.model, checkpoint)
+        trained[run] = Trained(job.folder, run.model, start)
+    return trained
 
-    def job(self, run: Run, checkpoint: Path | None) -> TrainingJob:
-        """The configuration of a run."""
-        scale = self.scale
-        data = ":".join(str(path.resolve()) for path in find_shards(self.text))
-        overrides = (
-            f"common.seed={run.seed}",
-            f"common.log_interval={min(100, scale.validate)}",
-            "common.fp16=false",
-            f"common.bf16={str(scale.precision == 'bf16').lower()}",
-            f"task.data={quote(data)}",
-            f"task.tokens_per_sample={run.model.n}",
-            f"checkpoint.finetune_from_model={'null' if checkpoint is None else quote(str(checkpoint))}",
-            f"checkpoint.save_interval_updates={scale.validate}",
-            f"dataset.batch_size={scale.tokens // run.model.n}",
-            f"dataset.batch_size_valid={2 * scale.tokens // run.model.n}",
-            f"dataset.max_valid_steps={VALID_BATCHES}",
-            "dataset.required_batch_size_multiple=1",
-            f"dataset.num_workers={0 if scale.device == 'cpu' else WORKERS}",
-            "dataset.data_buffer_size=0",
-            f"lr_scheduler._name={'polynomial_decay' if run.decays else 'fixed'}",
-            f"lr_scheduler.warmup_updates={min(scale.warmup, run.updates // 10) if checkpoint else scale.warmup}",
-            f"optimization.lr=[{scale.lr!r}]",
-            f"optimization.max_update={run.updates}",
-            "optimization.update_freq=[1]",
-            "optimization.clip_norm=1.0",
-            *run.model.options,
-            f"++model.encoder_layers={scale.layers}",
-            f"++model.encoder_embed_dim={scale.width}",
-            f"++model.encoder_ffn_embed_dim={4 * scale.width}",
-            f"++model.encoder_attention_heads={scale.heads}",
-            "++model.encoder_normalize_before=true",
-            "++model.dropout=0.0",
-            "++model.attention_dropout=0.0",
-        )
-        return TrainingJob(str(CONFIG), overrides, 1, scale.device, str(self.folder.absolute()), run.name)
+
+def write_start(run: Run, parent: Trained, folder: Path) -> Path:
+    """The initial checkpoint of a run, which is written unless it exists or is the parent's."""
+    if parent.model == run.model:
+        return parent.checkpoint
+    path = folder / f"{run.name}{START}"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        last = read_checkpoint(parent.checkpoint)
+        made = resize(last, run.model.n) if run.model.k is None else convert(last, run.model, run.seed)
+        write_checkpoint(made, path)
+    return path
+
+
+def build_job(run: Run, start: Path | None, scale: Scale, folder: Path, text: Path) -> TrainingJob:
+    """The configuration of a run."""
+    overrides = (
+        *training_overrides(
+            find_shards(text),
+            run.model.n,
+            run.seed,
+            batch_size=scale.tokens // run.model.n,
+            lr=scale.lr,
+            updates=run.updates,
+            warmup=min(scale.warmup, run.updates // 10) if start else scale.warmup,
+            validate=scale.validate,
+        ),
+        f"common.bf16={str(scale.precision == 'bf16').lower()}",
+        f"checkpoint.finetune_from_model={quote(str(start)) if start else 'null'}",
+        f"dataset.max_valid_steps={VALID_BATCHES}",
+        f"dataset.num_workers={0 if scale.device == 'cpu' else WORKERS}",
+        "dataset.data_buffer_size=0",
+        f"lr_scheduler._name={'polynomial_decay' if run.decays else 'fixed'}",
+        *run.model.overrides,
+        f"++model.encoder_layers={scale.layers}",
+        f"++model.encoder_embed_dim={scale.width}",
+        f"++model.encoder_ffn_embed_dim={4 * scale.width}",
+        f"++model.encoder_attention_heads={scale.heads}",
+        "++model.encoder_normalize_before=true",
+    )
+    return TrainingJob(str(CONFIG), overrides, 1, scale.device, str(folder), run.name)
+
+
+def training_overrides(
+    shards: Sequence[Path], n: int, seed: int, batch_size: int, lr: float, updates: int, warmup: int, validate: int
+) -> list[str]:
+    """Overrides of ``CONFIG`` for a run on one device, without dropout.
+
+    Args:
+        batch_size: blocks of n tokens per update.
+        validate: updates between two points of the curve, and between two checkpoints.
+    """
+    return [
+        f"common.seed={seed}",
+        "common.fp16=false",
+        f"common.log_interval={min(100, validate)}",
+        f"task.data={quote(':'.join(str(path.resolve()) for path in shards))}",
+        f"task.tokens_per_sample={n}",
+        f"checkpoint.save_interval_updates={validate}",
+        f"dataset.batch_size={batch_size}",
+        f"dataset.batch_size_valid={2 * batch_size}",
+        "dataset.required_batch_size_multiple=1",
+        f"lr_scheduler.warmup_updates={warmup}",
+        f"optimization.lr=[{lr!r}]",
+        f"optimization.max_update={updates}",
+        "optimization.update_freq=[1]",
+        "optimization.clip_norm=1.0",
+        "++model.dropout=0.0",
+        "++model.attention_dropout=0.0",
+    ]

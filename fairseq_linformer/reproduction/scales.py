@@ -21,6 +21,8 @@ class Scale:
         layers, width, heads: of the encoder; its feed-forward layers are four times as wide.
         n: of the RoBERTa that most runs start from. Other lengths are n times a power of two.
         compared_n: of most comparisons (Figure 3 (a)).
+        k_divisors: n over each k of the comparison over k (Figure 3 (a), (b)); 1 is a control: RoBERTa, until E and F
+            learn.
         lengths, fixed_k: of the comparison over n (Figure 3 (d)).
         seeds: of each model.
         tokens: per update.
@@ -37,6 +39,7 @@ class Scale:
     heads: int
     n: int
     compared_n: int
+    k_divisors: tuple[int, ...]
     lengths: tuple[int, ...]
     fixed_k: int
     seeds: tuple[int, ...]
@@ -60,16 +63,17 @@ SCALES: dict[str, Scale] = {
         heads=2,
         n=16,
         compared_n=16,
+        k_divisors=(4, 1),
         lengths=(16, 32),
         fixed_k=8,
         seeds=(1,),
         tokens=128,
         lr=1e-3,
         warmup=2,
-        base=6,
-        grown=3,
-        compared=4,
-        validate=2,
+        base=4,
+        grown=2,
+        compared=2,
+        validate=1,
         sentences=4,
     ),
     # 2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from
@@ -82,6 +86,7 @@ SCALES: dict[str, Scale] = {
         heads=4,
         n=16,
         compared_n=64,
+        k_divisors=(16, 8, 4, 2, 1),
         lengths=(64, 128, 256, 512, 1024),
         fixed_k=32,
         seeds=(1, 2, 3),
@@ -109,6 +114,7 @@ SCALES: dict[str, Scale] = {
         heads=6,
         n=32,
         compared_n=512,
+        k_divisors=(8, 4, 2),
         lengths=(512, 1024, 2048, 4096),
         fixed_k=256,
         seeds=(1,),
@@ -130,6 +136,7 @@ SCALES: dict[str, Scale] = {
         heads=12,
         n=512,
         compared_n=512,
+        k_divisors=(8, 4, 2),
         lengths=(512, 1024, 2048, 4096),
         fixed_k=256,
         seeds=(1, 2, 3),

@@ -2,23 +2,20 @@
 
 from pathlib import Path
 
+from ..data.tokenizer_files import DICTIONARY
 from ..files import check_data_path, read_json, sha256, write_json
+
+FILES = (DICTIONARY, "train.bin", "valid.bin")
 
 
 def find_shards(text: Path | None, single: bool = False) -> list[Path]:
-    """The data folders of a text written by ``prepare pretraining`` or ``fairseq-preprocess``.
-
-    Args:
-        single: for a command that reads one data folder only.
-
-    Raises:
-        ValueError: there is none, or several although ``single``, or fairseq or hydra would misread the path.
-    """
+    """The data folders of a text written by ``prepare pretraining`` or ``fairseq-preprocess``; ValueError if there is
+    none, or several although ``single``."""
     folder = Path(text or "")
     check_data_path(folder, "--data")
     numbered = {int(path.name[5:]): path for path in folder.glob("shard*") if path.name[5:].isdecimal()}
-    shards = [folder] if (folder / "dict.txt").is_file() else [numbered[i] for i in sorted(numbered)]
-    for name in ("dict.txt", "train.bin", "valid.bin"):
+    shards = [folder] if (folder / DICTIONARY).is_file() else [numbered[i] for i in sorted(numbered)]
+    for name in FILES:
         if not shards or not (shards[0] / name).is_file():
             raise ValueError(f"--data {text} has no {name}; `fairseq-linformer prepare pretraining` writes it")
     if single and len(shards) > 1:
@@ -27,11 +24,8 @@ def find_shards(text: Path | None, single: bool = False) -> list[Path]:
 
 
 def claim_runs(folder: Path, text: Path) -> None:
-    """Make a folder the one of the runs on a text, because finished runs are used again.
-
-    Raises:
-        ValueError: its runs are on another text.
-    """
+    """Make a folder the one of the runs on a text, because finished runs are used again; ValueError if its runs are on
+    another text."""
     path, found = folder / "text.json", describe_text(text)
     if path.exists() and read_json(path) != found:
         raise ValueError(f"{folder} has runs on another text than --data {text}; use another --runs")
@@ -48,6 +42,6 @@ def describe_text(text: Path | None) -> str:
         files = [file for source in read_json(manifest)["sources"] for file in source["files"]]
         names = (f"{Path(each['path']).name} {each['sha256'][:12]}" for each in files)
         sources = f"made of {', '.join(names)}; "
-    parts = [first / name for name in ("dict.txt", "train.bin", "valid.bin")] + [each / "train.bin" for each in others]
+    parts = [first / name for name in FILES] + [each / "train.bin" for each in others]
     sums = (f"{path.parent.name}/{path.name} {sha256(path)[:12]}" for path in parts)
     return f"{sources}sha256: {', '.join(sums)}"

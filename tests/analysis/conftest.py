@@ -5,7 +5,6 @@ import argparse
 import pytest
 import torch
 
-from fairseq_linformer.analysis.commands import analyze_spectrum
 from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.sentences import Sentences
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
@@ -79,19 +78,7 @@ def model(roberta):
 @pytest.fixture(scope="session")
 def sentences(text):
     """A function from a loaded model and options of ``Sentences`` to the sentences of the text, or of ``path``."""
-
-    def build(model, path=text, n=N, **options):
-        return Sentences([str(path)], model.tokenizer, n, bos=model.bos, eos=model.eos, **options)
-
-    return build
-
-
-@pytest.fixture(scope="session")
-def spectrum_folder(model, sentences, tmp_path_factory):
-    """A read-only folder with the RoBERTa's spectrum of 7 sentences, two of them checked in double precision."""
-    folder = tmp_path_factory.mktemp("spectrum") / "out"
-    analyze_spectrum(model, sentences(model), folder, sentences=7, index=3, batch=3, check=2)
-    return folder
+    return lambda model, path=text, n=N, **options: Sentences(str(path), model, n, **options)
 
 
 @pytest.fixture(scope="session")
@@ -100,14 +87,7 @@ def bert(tmp_path_factory):
     from transformers import BertConfig, BertModel, BertTokenizer, FNetConfig, FNetModel
 
     root = tmp_path_factory.mktemp("bert")
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *sorted({"the", "cat", "sat", "on", "mat", "a", "dog", "ran", "to", "and"}),
-    ]
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] a and cat dog mat on ran sat the to".split()
     (root / "vocab.txt").write_text("\n".join(words) + "\n")
     tokenizer = BertTokenizer(str(root / "vocab.txt"))
     sizes = dict(

@@ -1,95 +1,70 @@
 """``fairseq-linformer analyze``: files, output and error messages."""
 
+import json
+
+import numpy as np
 import pytest
+import torch
 
 from fairseq_linformer.analysis import commands
-from fairseq_linformer.analysis.spectrum_result import read_spectrum, suggest_projected_dim
+from fairseq_linformer.analysis.figures import _block_maxima
+from fairseq_linformer.analysis.sentences import Sentences
+from fairseq_linformer.analysis.spectrum import measure_spectrum
 from fairseq_linformer.cli import main
 
-from .conftest import HEADS, LAYERS
+from .conftest import HEADS, LAYERS, N
 
 
-def error_of(capsys, *arguments):
-    """The error message of a command."""
-    with pytest.raises(SystemExit) as end:
-        main(["analyze", *map(str, arguments)])
-    printed = capsys.readouterr().err
-    return end.value.code if isinstance(end.value.code, str) else printed
-
-
-@pytest.mark.slow
-def test_spectrum_and_figure(roberta, text, tmp_path, capsys):
-    spectrum = ["spectrum", roberta, "--source", text, "--out"]
-    main(["analyze", *map(str, spectrum), str(tmp_path / "a"), "--num-sentences", "5", "--suggest-k", "0.5"])
+def test_spectrum(roberta, model, text, tmp_path, capsys):
+    """Two sources with the options that the function has, each with its own curves."""
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    rows.write_text(json.dumps({"text": "the cat sat on the mat and the dog ran to the mat"}) + "\n")
+    words = ["analyze", "spectrum", str(roberta), "--source", str(text), "--source", str(rows), "--out", str(out)]
+    main([*words, "--num-sentences", "5", "--tokens-per-sample", "12", "--suggest-k", "0.5"])
     printed = capsys.readouterr().out
-    assert "5 sentences of 16 tokens (of 5 requested) from" in printed and "at index 4 of 16" in printed
-    k = suggest_projected_dim(read_spectrum(tmp_path / "a"), 0.5)
-    assert f"  --sharing none --projected-dim {k['none']}\n" in printed
-    figure = tmp_path / "f.svg"
-    main(
-        [
-            "analyze",
-            "figure",
-            str(tmp_path / "a"),
-            str(tmp_path / "a"),
-            "--title",
-            "one",
-            "--title",
-            "two",
-            "--out",
-            str(figure),
-        ]
-    )
-    assert "<svg" in figure.read_text()
-    assert "f.svg already exists" in error_of(capsys, "figure", tmp_path / "a", "--out", figure)
-    assert "f.pdf" in error_of(capsys, "figure", tmp_path / "a", "--out", tmp_path / "f.pdf")
-    assert "spectrum.npz" in error_of(capsys, "figure", tmp_path, "--out", tmp_path / "g.png")
-    for options, message in (
-        (["--suggest-k", 1.5], "--suggest-k"),
-        (["--energy", "squares"], "--energy"),
-        (["--tokens-per-sample", 17], "got 17"),
-    ):
-        assert message in error_of(capsys, *spectrum, tmp_path / "b", *options)
-    assert not (tmp_path / "b").exists()
+    assert "text.txt: 5 sentences of 12 tokens; 0 shorter" in printed and "rows.jsonl: 1 sentences" in printed
+    first = Sentences(str(text), model, 12)
+    expected = measure_spectrum(model, first, 5, 12, "text.txt")
+    assert f"  --sharing none --projected-dim {expected.suggest_projected_dim(0.5)['none']}\n" in printed
+    assert {path.name for path in out.iterdir()} == {"spectrum.json", "spectrum.npz", "spectrum.png"}
+    (numbers, other) = json.loads((out / "spectrum.json").read_text())
+    assert (numbers["sentences"], numbers["index"], other["truncated"]) == (5, 3, 1)
+    np.testing.assert_allclose(numbers["heat"], expected.heat, atol=1e-5)
+    with np.load(out / "spectrum.npz") as curves:
+        np.testing.assert_allclose(curves["arr_0"], expected.curve)
+        assert curves["arr_1"].shape == (LAYERS, HEADS, 12)
+    assert (out / "spectrum.png").read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(SystemExit, match="out .*files"):  # nothing is overwritten
+        main([*words, "--num-sentences", "5"])
 
 
-@pytest.mark.slow
-def test_options_of_spectrum(roberta, model, sentences, tmp_path, monkeypatch, capsys):
-    """The command measures what the function does with the same options."""
-    text, batches, accumulate = tmp_path / "text.txt", [], commands.accumulate_spectra
-    text.write_text("a mat\nthe cat sat on the mat\n" * 4)
-    monkeypatch.setattr(commands, "accumulate_spectra", lambda *args: (batches.append(args[-2]), accumulate(*args))[1])
-    options = "--num-sentences 6 --tokens-per-sample 12 --sample-break-mode eos --short pad --index 2 --batch-size 3"
-    options += " --num-checked 1 --suggest-k 0.9 --energy squares"
-    main(["analyze", "spectrum", str(roberta), "--source", str(text), "--out", str(tmp_path / "a"), *options.split()])
-    printed = capsys.readouterr().out
-    lines = sentences(model, text, n=12, break_mode="lines", short="pad")
-    expected = commands.analyze_spectrum(model, lines, tmp_path / "b", sentences=6, index=2, batch=3, check=1)
-    found = read_spectrum(tmp_path / "a")
-    assert (found.curve == expected.curve).all() and batches == [3, 3]
-    assert {**found.facts, "seconds": 0} == {**expected.facts, "seconds": 0}
-    assert "6 sentences of at most 12 tokens (of 6 requested)" in printed and "at index 2 of 12" in printed
-    assert "for 0.9 of the sum of squared singular values, at n = 12:\n" in printed
-    suggested, other = (suggest_projected_dim(expected, 0.9, energy) for energy in ("squares", "values"))
-    assert suggested != other
-    assert all(f"  --sharing {sharing} --projected-dim {k}" in printed for sharing, k in suggested.items())
-
-
-def test_options_of_attention(roberta, text, model, sentences, tmp_path, monkeypatch, capsys):
+def test_attention(roberta, model, text, tmp_path, monkeypatch, capsys):
     drawn = {}
-    monkeypatch.setattr(
-        commands, "draw_maps", lambda path, maps, words, title, is_projected: drawn.update({path: (maps, words)})
-    )
-    more = tmp_path / "more.txt"
-    more.write_text("a mat\n")
-    sources = ["--source", str(more), "--source", str(text)]
-    options = "--sentence 3 --sentence 1 --tokens-per-sample 12 --sample-break-mode eos".split()
-    main(["analyze", "attention", str(roberta), *sources, *options, "--out", str(tmp_path / "out")])
+    monkeypatch.setattr(commands, "draw_maps", lambda path, maps, words, *_: drawn.update({path: (maps, words)}))
+    options = ["--source", str(text), *"--sentence 3 --sentence 1 --sample-break-mode eos".split()]
+    main(["analyze", "attention", str(roberta), *options, "--out", str(tmp_path / "out")])
     expected = [tmp_path / "out" / f"sentence-{number}.png" for number in (1, 3)]
     assert capsys.readouterr().out.splitlines() == [str(path) for path in expected] and [*drawn] == expected
-    lines = [
-        list(sentences(model, path, n=12, break_mode="lines", short="pad"))[i] for path, i in ((more, 0), (text, 1))
-    ]
-    for (maps, words), sentence in zip(drawn.values(), lines):
-        assert words == model.tokenizer.convert_ids_to_tokens(sentence) and len(words) <= 12
-        assert [map_.shape for map_ in maps] == [(HEADS, len(words), len(words))] * LAYERS
+    lines = list(Sentences(str(text), model, N, "eos", short=True))
+    for (maps, words), sentence in zip(drawn.values(), (lines[0], lines[2])):
+        assert words == model.tokenizer.convert_ids_to_tokens(sentence)
+        assert [each.shape for each in maps] == [(HEADS, len(words), len(words))] * LAYERS
+        np.testing.assert_array_equal(maps[0], model.read_maps(torch.tensor([sentence]))[0][0])
+
+
+@pytest.mark.slow
+def test_attention_maps_are_drawn(model, sentences, tmp_path):
+    text = sentences(model, short=True)
+    (path,) = commands.draw_attention(model, text, [2], tmp_path / "pictures")
+    assert path.stat().st_size > 5000
+    for numbers, message in (([1, 2], "sentence-2.png already exists"), ([1, 99999], "99999"), ([0], "at least|0")):
+        with pytest.raises(ValueError, match=message):
+            commands.draw_attention(model, text, numbers, tmp_path / "pictures")
+
+
+def test_lines_one_position_wide_stay_visible():
+    """Attention to the previous position, 512 positions in 200 pixels. A map that fits is not scaled."""
+    pixels = _block_maxima(np.eye(512, k=-1), 200)
+    assert pixels.shape == (171, 171) and pixels.diagonal().tolist() == [1.0] * 171
+    assert _block_maxima(np.eye(512)[:, :150], 200).shape == (171, 150)
+    np.testing.assert_array_equal(_block_maxima(np.eye(7), 200), np.eye(7))

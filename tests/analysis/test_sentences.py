@@ -1,10 +1,8 @@
-"""The stream of sentences: packed or by lines, short ones skipped or padded, and counts."""
+"""The stream of sentences: packed or by lines, short ones skipped, and counts."""
 
 import json
 
 import pytest
-
-from fairseq_linformer.analysis.sentences import Counts
 
 from .conftest import TEXT, N
 
@@ -14,31 +12,32 @@ def test_packed_sentences_equal_those_of_masked_lm(model, sentences):
     stream = [token for line in ids for token in [*line, 2]]
     num_full, remainder = divmod(len(stream), N - 1)
     expected = [[0, *stream[i * (N - 1) : (i + 1) * (N - 1)]] for i in range(num_full)]
-    texts = sentences(model)
-    assert list(texts) == expected == list(texts)
-    assert texts.counts == Counts(texts=60, short=int(remainder > 0), sentences=num_full)
+    text = sentences(model)
+    assert list(text) == expected == list(text)
+    assert (text.skipped, text.truncated) == (int(remainder > 0), 0)
     n = next(n for n in range(5, N) if len(stream) % (n - 1))  # with a remainder
-    assert list(sentences(model, n=n, short="pad"))[-1] == [0, *stream[len(stream) // (n - 1) * (n - 1) :]]
+    assert list(sentences(model, n=n, short=True))[-1] == [0, *stream[len(stream) // (n - 1) * (n - 1) :]]
 
 
-def test_lines_are_truncated_skipped_or_padded_and_counted(model, sentences, tmp_path):
+def test_lines_are_truncated_skipped_and_counted(model, sentences, tmp_path):
     lengths = [2 + len(model.tokenizer(line, add_special_tokens=False)["input_ids"]) for line in TEXT]
     n = sorted(lengths)[1]
-    texts = sentences(model, n=n, break_mode="lines")
-    full = list(texts)
+    text = sentences(model, n=n, break_mode="eos")
+    full = list(text)
     assert all(len(s) == n and s[0] == 0 and s[-1] == 2 for s in full)
-    counts = texts.counts
-    assert (counts.short, counts.cut) == (20 * sum(x < n for x in lengths), 20 * sum(x > n for x in lengths))
-    assert len(full) == counts.sentences == 60 - counts.short
-    padded = list(sentences(model, n=n, break_mode="lines", short="pad"))
-    assert [len(s) for s in padded[:3]] == [min(n, x) for x in lengths]
-    # A row of JSON lines is one text, even with line breaks.
+    assert (text.skipped, text.truncated) == (20 * sum(x < n for x in lengths), 20 * sum(x > n for x in lengths))
+    assert len(full) == 60 - text.skipped
+    every = list(sentences(model, n=n, break_mode="eos", short=True))
+    assert [len(s) for s in every[:3]] == [min(n, x) for x in lengths]
+
+
+def test_a_row_is_a_sentence(model, sentences, tmp_path):
+    """Even with line breaks; no option is needed."""
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": "a dog\nsat"}) + "\n" for _ in range(3)))
-    rows = sentences(model, tmp_path / "rows.jsonl", break_mode="lines", short="pad")
-    assert len(list(rows)) == 3 and rows.counts.texts == 3
+    assert len(list(sentences(model, tmp_path / "rows.jsonl", short=True))) == 3
 
 
 def test_text_that_is_not_utf_8_is_rejected(model, sentences, tmp_path):
     (tmp_path / "lines.txt").write_bytes(b"the cat sat\nthe \xff dog\nthe mat\n")
     with pytest.raises(ValueError, match="lines.txt, line 2 is not UTF-8"):
-        list(sentences(model, tmp_path / "lines.txt", n=8, break_mode="lines", short="pad"))
+        list(sentences(model, tmp_path / "lines.txt", n=8, short=True))

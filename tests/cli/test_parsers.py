@@ -85,7 +85,7 @@ def test_an_empty_value_is_rejected(words, capsys):
         [],
         ["benchmark", "training"],
         ["finetune", "nothing"],
-        ["report", "--nothing"],
+        ["path", "--nothing"],
         ["plan", "--nothing"],
         ["finetune", "sst-2", "x.pt", "--nothing"],
     ],

@@ -40,9 +40,8 @@ def test_a_special_symbol_by_hand():
     assert context_free.masked_bits(p, p, mask_idx=5) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("size", [1000, 4000, 30000])
-def test_rule_of_thumb(size):
-    p = zipf(size)
+def test_rule_of_thumb():
+    p = zipf(size := 4000)
     assert context_free.masked_bits(p, p, size + 4) == pytest.approx(0.9 * entropy(p) + 0.2, abs=0.15)
 
 
@@ -75,15 +74,6 @@ def test_fairseqs_masking_simulated():
     assert context_free.masked_bits(p, p, mask_idx) == pytest.approx(simulated, abs=0.01)
 
 
-def test_text_outside_the_unigram_is_rejected():
-    p, one = zipf(10), np.eye(15)
-    for q in (one[14], one[1]):  # <mask>; <pad>, which text never holds
-        with pytest.raises(ValueError, match="mask_idx"):
-            context_free.masked_bits(p, q, 14)
-    with pytest.raises(ValueError, match="mask_idx"):
-        context_free.masked_bits(one[14], one[14], 14)
-
-
 @pytest.fixture
 def data_bin(tmp_path):
     """Entries a (4) and b (5); train: 5 a, 3 b, 2 </s>; valid: 2 a, 1 b, 1 </s>."""
@@ -106,10 +96,3 @@ def test_measure_counts_a_data_set(data_bin):
     q = np.array([0, 0, 1, 0, 2, 1, 0]) / 4
     # Of 4 tokens a sample, <s> costs nothing.
     assert level.masked_bits == pytest.approx(0.75 * context_free.masked_bits(p, q, 6))
-
-
-def test_a_missing_split_is_named(data_bin):
-    for suffix in ("idx", "bin"):
-        (data_bin / f"valid.{suffix}").unlink()
-    with pytest.raises(ValueError, match="valid.idx does not exist"):
-        context_free.measure(data_bin, 4)

@@ -1,6 +1,7 @@
 """Results: rows, files, and the numbers of repeated measurements."""
 
 import json
+from statistics import fmean
 
 import pytest
 
@@ -57,16 +58,6 @@ def test_written_and_read(tmp_path):
     assert read(tmp_path / "cpu.json") == []
 
 
-@pytest.mark.parametrize("content", ["{}", "[1]", '[{"part": "a"}]', "["])
-def test_another_file_is_named(tmp_path, content):
-    (tmp_path / "cpu.json").write_text(content)
-    if content == "{}":
-        assert read(tmp_path / "cpu.json") == []
-        return
-    with pytest.raises(ValueError, match=r"cpu\.json"):
-        read(tmp_path / "cpu.json")
-
-
 def test_environment(tmp_path):
     found = environment(Inputs("the command", tmp_path, started=0.0), "none")
     assert found.keys() == set(ENVIRONMENT) and found["command"] == "the command" and found["seconds"] > 0
@@ -74,15 +65,15 @@ def test_environment(tmp_path):
 
 def test_a_repeated_measurement_is_its_median():
     assert repeated([1.0, 5.0, 2.0]) == {"value": 2.0, "low": 1.0, "high": 5.0, "repetitions": 3}
-    assert repeated([1.23456789]) == {"value": 1.23457}
-    assert spread(summarize([1.0, 5.0, 2.0]), "s", 10) == {
-        "value": 20.0,
-        "unit": "s",
-        "low": 10.0,
-        "high": 50.0,
-        "repetitions": 3,
-    }
+    assert repeated([1.0, 5.0, 3.0], fmean)["value"] == 3.0 and repeated([1.23456789]) == {"value": 1.23457}
+    expected = {"value": 20.0, "unit": "s", "low": 10.0, "high": 50.0, "repetitions": 3}
+    assert spread(summarize([1.0, 5.0, 2.0]), "s", 10) == expected
     assert spread(summarize([1.0]), "s") == {"value": 1.0, "unit": "s"}
+
+
+def test_lines_of_a_chart():
+    rows = Rows(Row(value=float(n * k), n=n, k=k) for n in (2, 1) for k in (4, 3))
+    assert rows.lines("n", "k", "n = {}") == {"n = 2": [[(3, 6.0), (4, 8.0)]], "n = 1": [[(3, 3.0), (4, 4.0)]]}
 
 
 @pytest.mark.parametrize(

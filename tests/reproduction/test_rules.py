@@ -160,7 +160,7 @@ def test_tasks_near_chance(accuracy, is_near):
 def encoder_outcomes(**changed) -> dict[str, str]:
     sizes = table_2.ENCODER_SIZES["encoder"]
     staggered = {f"k = {k}, W = 16, headwise, staggered": 85.0 for k in (128, 1)}
-    values = {**{model.label: 90.0 for model in sizes.models}, "k = 1, W = 16, headwise": 88.0, **staggered}
+    values = {**{model.label: 90.0 for model in sizes["models"]}, "k = 1, W = 16, headwise": 88.0, **staggered}
     rows = [row for name, value in (values | changed).items() for row in accuracies(name, value)]
     return outcomes(table_2, result(rows, scale="encoder"))
 
@@ -185,7 +185,7 @@ def test_distilled_encoders(name, label, value, outcome):
 
 
 def test_distilled_encoders_need_89_percent_on_sst_2():
-    low = {model.label: 89.0 for model in table_2.ENCODER_SIZES["encoder"].models}
+    low = {model.label: 89.0 for model in table_2.ENCODER_SIZES["encoder"]["models"]}
     assert encoder_outcomes(**low)["window"] == HOLDS
     assert encoder_outcomes(**dict.fromkeys(low, 88.99))["window"] == FAILS
 
@@ -460,7 +460,7 @@ def test_untrained(name, changed, outcome):
 def test_short_inputs(graded, longest, exact, better):
     """Staggered windows keep 0.9 at every length."""
     rows = []
-    for n in distillation.SIZES["encoder"].inputs:
+    for n in distillation.SIZES["encoder"]["inputs"]:
         for window in (0, 16):
             rows += shares(f"staggered, W={window}", n, 0.9)
             rows += shares(f"graded, W={window}", n, longest if n == 512 else graded)
@@ -472,7 +472,7 @@ def test_short_inputs(graded, longest, exact, better):
 
 def curve_outcomes(last=0.9, before=0.8, control=0.7, missing=False) -> dict[str, str]:
     rows = []
-    for each in distillation.SIZES["encoder"].distilled[1 if missing else 0 :]:
+    for each in distillation.SIZES["encoder"]["distilled"][1 if missing else 0 :]:
         end = control if each.k == 1 else last
         points = [(0, 0.1), (1, 0.2), (2, min(before, end - 0.01) if each.k == 1 else before), (4, end)]
         name = distillation.curve_label(each)
@@ -495,15 +495,10 @@ def recalled(share: float, **where) -> Row:
 
 def recall_outcomes(full=0.961, control=0.125, small=0.5, large=0.9) -> dict[str, str]:
     sizes, rows = recall.SIZES["recall"]["cpu"], []
-    for seed in sizes.seeds:
-        rows.append(recalled(full, model=recall.FULL, k=128, seed=seed))
-        for window in sizes.windows:
-            rows.append(recalled(control, model=recall.label(1, window, None), k=1, seed=seed))
-            for start in sizes.starts:
-                for divisor in sizes.k_divisors:
-                    k = 128 // divisor
-                    name = recall.label(k, window, start)
-                    rows.append(recalled(large if divisor == 2 else small, model=name, k=k, seed=seed))
+    for seed in sizes["seeds"]:
+        for each in recall.models_of(sizes):
+            share = {128: full, 64: large, 1: control}.get(each.k, small)
+            rows.append(recalled(share, model=recall.label(each), k=each.k, seed=seed))
     return outcomes(recall, result(rows, part="recall"))
 
 

@@ -12,13 +12,13 @@ from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import (
     Model,
     Run,
-    Runs,
     Trained,
     as_authors,
+    build_job,
     compared_run,
     compared_runs,
     default_start,
-    run_from_scratch,
+    train,
     trunk,
 )
 from fairseq_linformer.reproduction.scales import SCALES
@@ -51,7 +51,7 @@ def plans(scale, seed):
 
 def options_of(run: Run, scale, folder, text) -> dict[str, str]:
     start = folder / "start.pt" if run.parent else None
-    overrides = Runs(scale, folder, text).job(run, start).overrides
+    overrides = build_job(run, start, scale, folder, text).overrides
     assert len({each.partition("=")[0] for each in overrides}) == len(overrides)
     return dict(each.split("=", 1) for each in overrides)
 
@@ -87,20 +87,20 @@ def test_options_follow_the_plan(name, text, tmp_path):
             assert (o["checkpoint.finetune_from_model"] == "null") == (run.parent is None)
 
 
-@pytest.mark.parametrize(
-    "scale, lr, layers, updates, seeds",
-    [("cpu", 2e-3, (2, 128, 4), (2000, 400, 500), (1, 2, 3)), ("gpu", 1e-3, (6, 384, 6), (2400, 600, 2000), (1,))],
-)
-def test_sizes_by_hand(scale, lr, layers, updates, seeds):
-    s = SCALES[scale]
-    assert (s.lr, (s.layers, s.width, s.heads), (s.base, s.grown, s.compared)) == (lr, layers, updates)
-    assert s.seeds == seeds
+def test_sizes_by_hand():
+    cpu, gpu = SCALES["cpu"], SCALES["gpu"]
+    assert (cpu.lr, (cpu.layers, cpu.width, cpu.heads)) == (2e-3, (2, 128, 4))
+    assert ((cpu.base, cpu.grown, cpu.compared), cpu.seeds) == ((2000, 400, 500), (1, 2, 3))
+    assert (gpu.lr, (gpu.layers, gpu.width, gpu.heads)) == (1e-3, (6, 384, 6))
+    assert ((gpu.base, gpu.grown, gpu.compared), gpu.seeds) == ((2400, 600, 2000), (1,))
+    assert (gpu.compared_n, gpu.lengths, gpu.fixed_k) == (512, (512, 1024, 2048, 4096), 256)  # the paper's
+    assert cpu.k_divisors == (16, 8, 4, 2, 1) and (gpu.device, gpu.precision) == ("cuda", "bf16")
 
 
 def test_sizes_of_table_2_by_hand():
     small, distilled = table_2.SIZES["cpu"], table_2.ENCODER_SIZES["encoder"]
-    assert (small.lr, small.rate, small.last, small.batch_size) == (2e-3, 5e-4, 1500, 32)
-    assert {lr for lr, *_ in distilled.recipes.values()} == {1e-4} and distilled.distillation.lr == 2e-4
+    assert (small["lr"], small["last"], small["finetuning"]) == (2e-3, 1500, (5e-4, 32))
+    assert {lr for lr, *_ in distilled["recipes"].values()} == {1e-4} and distilled["distillation"]["lr"] == 2e-4
 
 
 def test_history_by_hand():
@@ -120,9 +120,9 @@ def test_history_by_hand():
 
 
 def test_model_options():
-    assert Model(16).options == ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
+    assert Model(16).overrides == ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
     options = as_authors(Model(16, 8, "key-value", local_window=2)).options
-    assert {"++model.projection_init=normal", "++model.projection_lr_scale=1.0", "++model.local_window=2"} <= {*options}
+    assert {("projection_init", "normal"), ("projection_lr_scale", 1.0), ("local_window", 2)} <= {*options.items()}
     assert not any("init" in option or "scale" in option for option in Model(16, 8).options)
     assert default_start("layerwise") != default_start("headwise") and default_start(projection="mean-pool") is None
 
@@ -130,8 +130,8 @@ def test_model_options():
 def test_composed_by_hydra(text, tmp_path):
     """What fairseq receives."""
     scale = SCALES["cpu"]
-    run = run_from_scratch(Model(scale.n, scale.n // 4, "key-value"), scale, 3)
-    cfg = Runs(scale, tmp_path, text).job(run, None).cfg
+    run = Run(Model(scale.n, scale.n // 4, "key-value"), 3, "scratch", scale.base)
+    cfg = build_job(run, None, scale, tmp_path, text).cfg
     assert (cfg.common.seed, cfg.common.cpu, cfg.optimization.lr[0]) == (3, True, 0.002)
     assert (cfg.model._name, cfg.model.projected_dim, cfg.model.sharing) == ("linformer_roberta", 4, "key-value")
     assert (cfg.optimizer._name, cfg.optimizer.weight_decay, cfg.optimization.clip_norm) == ("adam", 0.01, 1.0)
@@ -139,18 +139,19 @@ def test_composed_by_hydra(text, tmp_path):
 
 
 def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setattr(Runs, "train", lambda self, *runs: {run: run for run in runs})
+    monkeypatch.setattr(comparison, "train", lambda runs, *at: {run: run for run in runs})
     monkeypatch.setattr(comparison, "measure", lambda part, scale, models, every, inputs: models)
     inputs = Inputs("", tmp_path, data=tmp_path)
-    models = comparison.pretrain("a", "cpu", lambda *at: {"roberta": run_from_scratch(Model(16), *at)}, inputs)
+    models = comparison.pretrain(
+        "a", "cpu", lambda scale, seed: {"roberta": Run(Model(16), seed, "scratch", scale.base)}, inputs
+    )
     assert [run.seed for run in models["roberta"]] == [1, 2, 3]
 
 
 def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
     start = SimpleNamespace(path=tmp_path, overrides=(), max_positions=32)
     monkeypatch.setattr(figure_3, "open_initial_checkpoint", lambda *arguments: start)
-    sizes = figure_3.ENCODER_SIZES["smoke"]
-    first, second = ({*figure_3.encoder_job(sizes, tmp_path, tmp_path, "run", s).overrides} for s in (1, 2))
+    first, second = ({*figure_3.encoder_job("smoke", tmp_path, tmp_path, "run", s).overrides} for s in (1, 2))
     assert (first - second, second - first) == ({"common.seed=1"}, {"common.seed=2"})
 
 
@@ -162,7 +163,7 @@ def test_a_conversion_has_the_seed_of_its_run(text, tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "write_checkpoint", lambda checkpoint, path: path.touch())
     monkeypatch.setattr(run_module.local, "train", lambda *arguments, **options: True)
     for seed in (1, 2):
-        Runs(SCALES["smoke"], tmp_path, text).train(compared_run(Model(16, 8), SCALES["smoke"], seed))
+        train([compared_run(Model(16, 8), SCALES["smoke"], seed)], SCALES["smoke"], tmp_path, text)
     assert seeds == [1, 2]
 
 
@@ -173,11 +174,11 @@ def test_the_seed_draws_random_e_and_f(monkeypatch):
 
 
 def test_a_run_in_the_way_is_named(text, tmp_path):
-    run = run_from_scratch(Model(16), SCALES["smoke"], 1)
+    run = Run(Model(16), 1, "scratch", 6)
     (tmp_path / run.name).mkdir(parents=True)
     (tmp_path / run.name / "config.yaml").write_text("task: {}")
     with pytest.raises(ValueError, match=f"{run.name}"):
-        Runs(SCALES["smoke"], tmp_path, text).train(run)
+        train([run], SCALES["smoke"], tmp_path, text)
 
 
 def test_curve_of_a_resumed_run(tmp_path):

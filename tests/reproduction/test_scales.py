@@ -6,15 +6,10 @@ from omegaconf import OmegaConf
 from fairseq_linformer.reproduction.experiments.figure_3 import models_of
 from fairseq_linformer.reproduction.experiments.table_2 import SIZES
 from fairseq_linformer.reproduction.run import CONFIG, compared_run
-from fairseq_linformer.reproduction.scales import NAMES, SCALES
+from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.statistics import MIN_SEEDS
 
 OURS = ("smoke", "cpu", "gpu")
-
-
-def test_names():
-    assert NAMES == ("smoke", "cpu", "encoder", "gpu", "paper")
-    assert list(SCALES) == [*OURS, "paper"] and tuple(SIZES) == OURS
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -27,17 +22,6 @@ def test_every_length_is_a_doubling_and_divides_an_update(name):
     assert list(scale.lengths) == sorted(scale.lengths) and scale.fixed_k < scale.lengths[0]
     assert scale.width % scale.heads == 0 and scale.warmup < scale.base
     assert scale.grown < scale.base and scale.validate <= scale.grown  # a run has a point of its curve
-
-
-def test_the_scale_from_which_verdicts_follow_has_enough_seeds():
-    assert SCALES["cpu"].seeds == (1, 2, 3) and len(SCALES["cpu"].seeds) >= MIN_SEEDS
-
-
-def test_the_gpu_scale_has_n_and_k_of_the_paper():
-    gpu = SCALES["gpu"]
-    assert (gpu.compared_n, gpu.lengths, gpu.fixed_k) == (512, (512, 1024, 2048, 4096), 256)
-    assert (gpu.device, gpu.precision) == ("cuda", "bf16")
-    assert {SCALES[name].device for name in ("smoke", "cpu")} == {"cpu"}
 
 
 def test_figure_3a_at_the_gpu_scale_is_estimated_at_three_calls_of_nine_minutes():
@@ -64,16 +48,16 @@ def test_the_paper_scale_is_that_of_the_configuration():
 @pytest.mark.parametrize("name", SIZES)
 def test_finetuned_models_grow_by_doubling(name):
     sizes = SIZES[name]
-    lengths = [n for n, _ in sizes.stages]
+    lengths = [n for n, _ in sizes["stages"]]
     assert [2 * n for n in lengths[:-1]] == lengths[1:]
-    assert {model.n for model in sizes.linformers} <= {lengths[-1], 2 * lengths[-1]}
-    first = sizes.linformers[0]
+    assert {model.n for model in sizes["linformers"]} <= {lengths[-1], 2 * lengths[-1]}
+    first = sizes["linformers"][0]
     assert (first.n, first.k, first.sharing) == (lengths[-1], lengths[-1] // 2, "headwise")
-    assert list(sizes.epochs) == ["sst-2", "imdb", "qnli", "qqp"]
+    assert list(sizes["epochs"]) == ["sst-2", "imdb", "qnli", "qqp"]
 
 
 def test_finetuning_at_the_gpu_scale_is_in_the_grid_of_roberta():
     """Rates and batches of Liu et al. 2019, Table 10. Pretrained at the paper's n, at the rate of other experiments."""
     gpu = SIZES["gpu"]
-    assert gpu.rate in (1e-5, 2e-5, 3e-5) and gpu.batch_size in (16, 32)
-    assert gpu.stages[-1][0] == 512 and gpu.lr == SCALES["gpu"].lr
+    assert gpu["finetuning"] == (2e-5, 32)
+    assert gpu["stages"][-1][0] == 512 and gpu["lr"] == SCALES["gpu"].lr

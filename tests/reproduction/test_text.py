@@ -29,18 +29,10 @@ def test_shards_are_in_the_order_of_their_numbers(text):
     assert describe_text(text).count("train.bin") == 3
 
 
-@pytest.mark.parametrize("name", ["dict.txt", "train.bin", "valid.bin"])
-def test_a_missing_file_is_named(text, name):
-    (text / "shard0" / name).unlink()
-    with pytest.raises(ValueError, match=f"--data {text} has no {name}"):
+def test_a_missing_file_is_named(text):
+    (text / "shard0/valid.bin").unlink()
+    with pytest.raises(ValueError, match=f"--data {text} has no valid.bin"):
         find_shards(text)
-
-
-@pytest.mark.parametrize("name", ["two:folders", "${x}"])
-def test_paths_that_fairseq_cannot_read(text, tmp_path, name):
-    text.rename(tmp_path / name)
-    with pytest.raises(ValueError, match="--data"):
-        find_shards(tmp_path / name)
 
 
 def test_described(text, tmp_path):

@@ -17,137 +17,115 @@ prototype's numbers were known.)
 0.8 million tokens with 0.835 and 0.899 at k = 32 were known.)
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import torch
+from typing import Any
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...checkpoints.from_transformers import MODEL, write_model
-from ...checkpoints.roberta import from_roberta
 from ...linearization.explained_variance import explained_variance
 from ...linearization.linearize import RUN
-from ..display import Panel, Table
-from ..encoder import GRADED, STAGGERED, Distillation, EncoderModel, describe, distill, read_encoder, write_transformer
-from ..result import Inputs, Result, Row, Rows, environment, join, significant
-from ..run import Model, Trained, environment_of
+from ..display import Panel, Table, pivot
+from ..encoder import EncoderModel, distill, read_encoder, write_transformer
+from ..result import Inputs, Parts, Result, Row, Rows, environment, join, significant
+from ..run import GRADED, STAGGERED, Model, Trained, convert, environment_of
 from ..statistics import UNDECIDED, Check, Verdict, decide
 from ..text import describe_text, find_shards
 from .local_window import K_DIVISORS, LOCAL_WINDOWS, WIDEST, label
 
 TITLE = "Distillation"
 SAYS = "k = n / 4 with a local window keeps most of an encoder, distilled 90 % of its variance"
-METRIC = "surviving_variance"
+METRIC, CURVE_METRIC = "surviving_variance", "surviving_variance_curve"
 MIN_SHARE, EXACT, MAX_LOSS, KEEPS = 0.8, 0.999, 0.06, 0.9
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """
-    Attributes:
-        lengths: n of the untrained models.
-        inputs: lengths of short inputs; the last one is N, the n of their models.
-        tokens: of held-out text for each untrained model and length.
-        distilled: the Linformers of the curve; each is distilled at its own n.
-        updates, per_update: of distillation, and tokens per update; the share is also measured at a quarter and half.
-    """
-
-    lengths: tuple[int, ...]
-    inputs: tuple[int, ...]
-    windows: tuple[int, ...]
-    tokens: int
-    distilled: tuple[EncoderModel, ...]
-    updates: int
-    per_update: int
-    amp: bool
-
-    @property
-    def positions(self) -> int:
-        return self.inputs[-1]
-
-    def distillation(self, model: EncoderModel) -> Distillation:
-        at = (self.updates // 4, self.updates // 2)
-        return Distillation(self.updates, self.per_update // model.n, 2e-4, self.amp, measure_at=at)
-
-
 _CURVE = tuple(EncoderModel(128, 128 // divisor, local_window=w) for w in (4, 0) for divisor in (4, 2, 8))
-SIZES = {
-    "smoke": Sizes((32,), (4, 32), (0, 4), 512, (EncoderModel(32, 8, local_window=4),), 8, 64, False),
-    "encoder": Sizes(
-        (128, 512),
-        (32, 64, 128, 256, 512),
-        (0, WIDEST),
-        16384,
-        (*_CURVE, EncoderModel(128, 1, local_window=4), EncoderModel(512, 128, local_window=4)),
-        2000,
-        2048,
-        True,
-    ),
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "lengths": (32,),
+        "inputs": (4, 32),
+        "windows": (0, 4),
+        "tokens": 512,
+        "distilled": (EncoderModel(32, 8, local_window=4),),
+        "updates": 8,
+        "per_update": 64,
+        "amp": False,
+    },
+    "encoder": {
+        "lengths": (128, 512),
+        "inputs": (32, 64, 128, 256, 512),
+        "windows": (0, WIDEST),
+        "tokens": 16384,
+        "distilled": (*_CURVE, EncoderModel(128, 1, local_window=4), EncoderModel(512, 128, local_window=4)),
+        "updates": 2000,
+        "per_update": 2048,
+        "amp": True,
+    },
 }
+"""``lengths``: n of the untrained models. ``inputs``: lengths of short inputs; the last is N, the n of their models,
+with local windows of ``windows``. ``tokens``: of held-out text for each untrained model and length. ``distilled``: the
+Linformers of the curve, each at its own n, for ``updates`` of ``per_update`` tokens."""
 
 
-def curve_label(model: EncoderModel) -> str:
+def curve_label(model: Model) -> str:
     return f"n={model.n}, k={model.k}, W={model.local_window}"
 
 
 UNTRAINED, SHORT, CURVE = "untrained", "short inputs", "curve "
-PARTS = {
+PARTS: Parts = {
     scale: dict.fromkeys(
-        (UNTRAINED, SHORT, *(CURVE + curve_label(model) for model in sizes.distilled)), ("data", "encoder")
+        (UNTRAINED, SHORT, *(CURVE + curve_label(model) for model in sizes["distilled"])), ("data", "encoder")
     )
     for scale, sizes in SIZES.items()
 }
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    sizes = SIZES[scale]
-    if part.startswith(CURVE):
-        return run_distilled(next(m for m in sizes.distilled if CURVE + curve_label(m) == part), scale, inputs)
+    for model in SIZES[scale]["distilled"]:
+        if part == CURVE + curve_label(model):
+            return run_distilled(model, scale, inputs)
     return run_converted(part, scale, inputs)
 
 
-def conversions(part: str, sizes: Sizes) -> list[tuple[str, EncoderModel, tuple[int, ...]]]:
+def conversions(part: str, sizes: dict[str, Any]) -> list[tuple[str, Model, tuple[int, ...]]]:
     """Label, Linformer and lengths of its inputs."""
-    n, found = sizes.positions, []
     if part == SHORT:
-        for window in sizes.windows:
-            for start in (STAGGERED, GRADED):
-                model = EncoderModel(n, n // 4, local_window=window, start=start)
-                found.append((f"{start}, W={window}", model, sizes.inputs))
-        return found
-    for n in sizes.lengths:
-        for k in (1, *(n // divisor for divisor in K_DIVISORS)):
-            for window in LOCAL_WINDOWS:
-                model = EncoderModel(n, k, local_window=window, start=STAGGERED)
-                found.append((label(k, window), model, (n,)))
-    return found
+        n = sizes["inputs"][-1]
+        return [
+            (f"{start}, W={window}", Model(n, n // 4, start=start, local_window=window), sizes["inputs"])
+            for window in sizes["windows"]
+            for start in (STAGGERED, GRADED)
+        ]
+    return [
+        (label(k, window), Model(n, k, start=STAGGERED, local_window=window), (n,))
+        for n in sizes["lengths"]
+        for k in (1, *(n // divisor for divisor in K_DIVISORS))
+        for window in LOCAL_WINDOWS
+    ]
 
 
 def run_converted(part: str, scale: str, inputs: Inputs) -> Result:
     """The share of each layer's variance that untrained Linformers keep."""
     sizes, rows = SIZES[scale], Rows()
-    shard, models = find_shards(inputs.text)[0], conversions(part, SIZES[scale])
-    torch.manual_seed(1)  # of a new head of masked language modeling, and of E and F
+    shard, models = find_shards(inputs.text)[0], conversions(part, sizes)
     checkpoint, vocabulary = read_encoder(inputs.encoder, max(model.n for _, model, _ in models))
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_model(folder, checkpoint, vocabulary)
         for name, model, lengths in models:
             student = folder / "student.pt"
-            write_checkpoint(from_roberta(checkpoint, **model.options), student)
+            write_checkpoint(convert(checkpoint, model), student)
             for n in lengths:
-                shares = explained_variance(folder / MODEL, student, shard, n, sizes.tokens)
+                shares = explained_variance(folder / MODEL, student, shard, n, sizes["tokens"])
                 rows += share_rows(shares, model=name, n=n, k=model.k)
             student.unlink()
-    configuration = {"encoder": checkpoint["provenance"]["imported"], "tokens": sizes.tokens}
-    circumstances = environment(inputs, describe_text(inputs.text))
-    return Result(part, scale, rows, circumstances, configuration)
+    configuration = {"encoder": checkpoint["provenance"]["imported"], "tokens": sizes["tokens"]}
+    return Result(part, scale, rows, environment(inputs, describe_text(inputs.text)), configuration)
 
 
-def share_rows(shares: Iterable[float], **where) -> list[Row]:
+def share_rows(shares: Iterable[float], **where: Any) -> list[Row]:
     """A row per layer."""
     return [
         Row(metric=METRIC, value=significant(share), unit="share of variance", layer=layer, **where)
@@ -155,23 +133,31 @@ def share_rows(shares: Iterable[float], **where) -> list[Row]:
     ]
 
 
-def run_distilled(model: EncoderModel, scale: str, inputs: Inputs) -> Result:
-    """The shares along a distillation."""
-    sizes, folder = SIZES[scale].distillation(model), inputs.runs.absolute() / scale / f"distillation-n{model.n}"
+def run_distilled(model: Model, scale: str, inputs: Inputs) -> Result:
+    """The shares along a distillation, after none, a quarter, half and all of the updates."""
+    sizes, folder = SIZES[scale], inputs.runs.absolute() / scale / f"distillation-n{model.n}"
+    updates, per_update = sizes["updates"], sizes["per_update"]
+    training = {
+        "max_update": updates,
+        "batch_size": per_update // model.n,
+        "lr": 2e-4,
+        "amp": sizes["amp"],
+        "measure_at": (updates // 4, updates // 2),
+    }
     transformer = write_transformer(inputs.encoder, model.n, folder)
-    out, report = distill(model, sizes, inputs.text, folder)
+    out, report = distill(model, training, inputs.text, folder)
     shares = {0: report["variance_before"]}
-    shares |= {int(update) * SIZES[scale].per_update: each for update, each in report["variance_at"].items()}
+    shares |= {int(update) * per_update: each for update, each in report["variance_at"].items()}
     shares[report["tokens_at_most"]] = report["variance_after"]
-    at = {"model": curve_label(model), "n": model.n, "k": model.k}
-    rows = Rows(share_rows(report["variance_after"], **at))
+    name = curve_label(model)
+    rows = Rows(share_rows(report["variance_after"], model=name, n=model.n, k=model.k))
     for layer in range(1, len(report["variance_after"]) + 1):
         points = [(tokens, significant(each[layer - 1])) for tokens, each in shares.items()]
-        rows.append(Row(metric=f"{METRIC}_curve", model=at["model"], n=model.n, layer=layer, points=points))
-    trained = Trained(out / RUN, Model(model.n, model.k))
-    circumstances = environment_of([trained], inputs, describe_text(inputs.text))
-    configuration = {**describe(model, sizes), "encoder": read_checkpoint(transformer)["provenance"]["imported"]}
-    return Result(CURVE + curve_label(model), scale, rows, circumstances, configuration)
+        rows.append(Row(metric=CURVE_METRIC, model=name, n=model.n, layer=layer, points=points))
+    encoder = read_checkpoint(transformer)["provenance"]["imported"]
+    configuration = {"model": asdict(model), "distillation": training, "encoder": encoder}
+    circumstances = environment_of([Trained(out / RUN, model)], inputs)
+    return Result(CURVE + name, scale, rows, circumstances, configuration)
 
 
 # Verdicts
@@ -188,39 +174,35 @@ def share_of(rows: Rows, model: str, n: int) -> float:
     return float(rows.select(METRIC, model=model, n=n)[0].value)
 
 
-def curve_of(rows: Rows, model: EncoderModel) -> list[float]:
-    """The shares along a distillation; empty if it is not measured."""
-    found = rows.find(f"{METRIC}_curve", model=curve_label(model))
-    return [share for _, share in found.points] if found else []
-
-
 def untrained_checks(rows: Rows) -> dict[str, list[Check]]:
-    checks: dict[str, list[Check]] = {"window": [], "near": [], "E and F": []}
-    for n in sorted({row.n for row in rows}):
-        for k in (n // divisor for divisor in K_DIVISORS):
-            with_window, without = (share_of(rows, label(k, w), n) for w in LOCAL_WINDOWS[1::-1])
-            text = f"n = {n}, k = {k}: W = 4 keeps {with_window:.3f}; needs > {without:.3f} (W = 0)"
-            checks["window"].append(decide(with_window > without, text))
+    lengths = sorted({row.n for row in rows})
+
+    def more(n: int, model: str, other: str) -> Check:
+        ours, theirs = share_of(rows, model, n), share_of(rows, other, n)
+        return decide(ours > theirs, f"n = {n}: {model} keeps {ours:.3f}; needs > {theirs:.3f} ({other})")
+
+    def near(n: int) -> Check:
         share = share_of(rows, label(n // 4, WIDEST), n)
-        text = f"n = {n}, k = {n // 4}, W = {WIDEST} keeps {share:.3f}; needs ≥ {MIN_SHARE:g}"
-        checks["near"].append(decide(share >= MIN_SHARE, text))
-        for window in LOCAL_WINDOWS[1:]:
-            ours, control = (share_of(rows, label(k, window), n) for k in (n // 4, 1))
-            text = f"n = {n}, W = {window}: k = {n // 4} keeps {ours:.3f}; needs > {control:.3f} (k = 1)"
-            checks["E and F"].append(decide(ours > control, text))
-    return checks
+        return decide(share >= MIN_SHARE, f"n = {n}: {label(n // 4, WIDEST)} keeps {share:.3f}; needs ≥ {MIN_SHARE:g}")
+
+    return {
+        "window": [more(n, label(n // d, 4), label(n // d, 0)) for n in lengths for d in K_DIVISORS],
+        "near": [near(n) for n in lengths],
+        "E and F": [more(n, label(n // 4, w), label(1, w)) for n in lengths for w in LOCAL_WINDOWS[1:]],
+    }
 
 
-def short_checks(rows: Rows, sizes: Sizes) -> dict[str, list[Check]]:
+def short_checks(rows: Rows, sizes: dict[str, Any]) -> dict[str, list[Check]]:
     checks: dict[str, list[Check]] = {"exact": [], "graded": []}
-    for window in sizes.windows if rows else ():
-        for n in sizes.inputs:
+    longest = sizes["inputs"][-1]
+    for window in sizes["windows"] if rows else ():
+        for n in sizes["inputs"]:
             graded, staggered = (share_of(rows, f"{start}, W={window}", n) for start in (GRADED, STAGGERED))
-            if n <= sizes.positions // 8:
+            if n <= longest // 8:
                 text = f"n = {n}, W = {window}: {graded:.4f}; needs ≥ {EXACT}"
                 checks["exact"].append(decide(graded >= EXACT, text))
             text = f"n = {n}, W = {window}: graded {graded:.3f}, staggered {staggered:.3f}"
-            if n < sizes.positions:
+            if n < longest:
                 checks["graded"].append(decide(graded > staggered, f"{text}; needs graded above staggered"))
             else:
                 near = graded >= staggered - MAX_LOSS
@@ -228,22 +210,30 @@ def short_checks(rows: Rows, sizes: Sizes) -> dict[str, list[Check]]:
     return checks
 
 
-def curve_checks(rows: Rows, sizes: Sizes) -> dict[str, list[Check]]:
-    checks: dict[str, list[Check]] = {"tokens": [], "quarter": [], "distilled E and F": []}
-    control = curve_of(rows, EncoderModel(128, 1, local_window=4))
-    for model in sizes.distilled if rows.select(f"{METRIC}_curve") else ():
-        name, shares = curve_label(model), curve_of(rows, model)
-        missing = [Check(UNDECIDED, f"{name} is not measured")]
-        words = ", ".join(f"{share:.3f}" for share in shares)
-        rises = decide(all(a < b for a, b in pairwise(shares)), f"{name}: {words}; needs a rise at each point")
-        checks["tokens"] += [rises] if shares else missing
-        if 4 * (model.k or 0) == model.n and model.local_window:
-            keeps = f"{name}: {shares[-1]:.3f}; needs ≥ {KEEPS:g}" if shares else ""
-            checks["quarter"] += [decide(shares[-1] >= KEEPS, keeps)] if shares else missing
-        if model.n == 128 and model.k != 1 and model.local_window:
-            more = f"{name}: {shares[-1]:.3f}; needs > {control[-1]:.3f} (k = 1)" if shares and control else ""
-            checks["distilled E and F"] += [decide(shares[-1] > control[-1], more)] if more else missing
-    return checks
+def curve_checks(rows: Rows, models: Sequence[Model]) -> dict[str, list[Check]]:
+    curves = {row.model: [share for _, share in row.points] for row in rows.select(CURVE_METRIC)}
+    control = curves.get(curve_label(Model(128, 1, local_window=4)), [math.inf])[-1]
+
+    def check(model: Model, rule: Callable[[list[float]], bool], needs: str) -> Check:
+        name = curve_label(model)
+        if name not in curves:
+            return Check(UNDECIDED, f"{name} is not measured")
+        shares = ", ".join(f"{share:.3f}" for share in curves[name])
+        return decide(rule(curves[name]), f"{name}: {shares}; needs {needs}")
+
+    every = list(models) if curves else []
+    windowed = [model for model in every if model.local_window]
+    larger = [model for model in windowed if model.n == 128 and model.k != 1]
+    return {
+        "tokens": [check(m, lambda s: all(a < b for a, b in pairwise(s)), "a rise at each point") for m in every],
+        "quarter": [check(m, lambda s: s[-1] >= KEEPS, f"≥ {KEEPS:g}") for m in windowed if 4 * (m.k or 0) == m.n],
+        "distilled E and F": [
+            check(m, lambda s: s[-1] > control, f"> {control:.3f} (k = 1)")
+            if control < math.inf
+            else Check(UNDECIDED, "k = 1 is not measured")
+            for m in larger
+        ],
+    }
 
 
 CLAIMS = {
@@ -260,8 +250,8 @@ CLAIMS = {
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     sizes = SIZES[results[0].scale] if results else SIZES["encoder"]
-    checks = untrained_checks(last_layer(results, UNTRAINED))
-    checks |= short_checks(last_layer(results, SHORT), sizes) | curve_checks(last_layer(results, CURVE), sizes)
+    checks = untrained_checks(last_layer(results, UNTRAINED)) | short_checks(last_layer(results, SHORT), sizes)
+    checks |= curve_checks(last_layer(results, CURVE), sizes["distilled"])
     return [Verdict(name, claim, checks[name]) for name, claim in CLAIMS.items()]
 
 
@@ -269,28 +259,26 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    sizes, found = SIZES[results[0].scale], []
     untrained, short, curve = (last_layer(results, part) for part in (UNTRAINED, SHORT, CURVE))
-    for n in dict.fromkeys(row.n for row in untrained):
-        ks = (1, *(n // divisor for divisor in K_DIVISORS))
-        cells = [[str(k), *(f"{share_of(untrained, label(k, w), n):.3f}" for w in LOCAL_WINDOWS)] for k in ks]
-        found.append(Table(f"Untrained, staggered, n = {n}", ["k", *(f"W = {w}" for w in LOCAL_WINDOWS)], cells))
-    if short:
-        models = list(dict.fromkeys(row.model for row in short))
-        cells = [[str(n), *(f"{share_of(short, model, n):.3f}" for model in models)] for n in sizes.inputs]
-        found.append(Table(f"Short inputs, N = {sizes.positions}", ["tokens", *models], cells))
-    if curves := curve.select(f"{METRIC}_curve"):
+    curves, found = curve.select(CURVE_METRIC), pivot("Untrained, staggered", untrained, "model", "n", decimals)
+    found += pivot("Short inputs, by tokens", short, "n", "model", decimals)
+    if curves:
         columns = ["model", *(f"{tokens:,.0f}" for tokens, _ in curves[0].points)]
         cells = [[row.model, *(f"{share:.3f}" for _, share in row.points)] for row in curves]
         found.append(Table("Distilled, by tokens", columns, cells))
     return found
 
 
+def decimals(row: Row | None) -> str:
+    return f"{row.value:.3f}" if row else ""
+
+
 def chart(results: Sequence[Result]) -> list[Panel]:
-    curves = last_layer(results, CURVE).select(f"{METRIC}_curve")
-    by_length: dict[str, list] = {}
-    for row in last_layer(results, SHORT):
-        by_length.setdefault(row.model, [[]])[0].append((row.n, row.value))
     share = "share of variance, last layer"
-    panels = [Panel("Distilled", "tokens", share, {row.model: [row.points] for row in curves})] if curves else []
-    return panels + ([Panel("Short inputs", "tokens per input", share, by_length, log_x=True)] if by_length else [])
+    curves = {row.model: [row.points] for row in last_layer(results, CURVE).select(CURVE_METRIC)}
+    short = last_layer(results, SHORT).lines("model", "n")
+    panels = [
+        Panel("Distilled", "tokens", share, curves),
+        Panel("Short inputs", "tokens per input", share, short, log_x=True),
+    ]
+    return [panel for panel in panels if panel.lines]

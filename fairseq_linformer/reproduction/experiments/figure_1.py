@@ -14,31 +14,29 @@ layers than in the lower half, means over layers and heads, for each model and t
 one; not enough evidence with fewer than 6 layers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from fairseq.data import PrependTokenDataset, TokenBlockDataset
 
-from ...analysis.attention_model import AttentionModel
-from ...analysis.loading import load_model
-from ...analysis.sentences import Counts, Sentences
-from ...analysis.spectrum import STATE, SpectrumSums, accumulate_spectra
-from ...analysis.spectrum_result import Spectrum
+from ...analysis.loading import BOS, load_model
+from ...analysis.sentences import Sentences
+from ...analysis.spectrum import Spectrum, measure_spectrum
+from ...data.manifest import describe_source
 from ...models.datasets import open_dataset
 from ..display import Panel, Table
-from ..result import Inputs, Result, Row, Rows, environment, join, mean_in_words, significant
-from ..run import Model, Runs, compared_run, environment_of
+from ..result import Inputs, Parts, Result, Row, Rows, environment, join, mean_in_words, significant
+from ..run import Model, compared_run, environment_of, train
 from ..scales import SCALES
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict, decide
-from ..text import describe_text, find_shards
+from ..text import find_shards
 
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
 SAYS = "singular values of attention have a long tail, more so in higher layers"
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+PARTS: Parts = {
     "smoke": {"roberta": ("data",), "encoder": ("encoder", "source")},
     "cpu": {"roberta": ("data",)},
     "encoder": {"encoder": ("encoder", "source")},
@@ -57,31 +55,20 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
 def run_roberta(scale: str, inputs: Inputs) -> Result:
     """The RoBERTa of Figure 3 (a), of the first seed, on the validation split."""
     sizes, text = SCALES[scale], inputs.text
-    runs, model = Runs(sizes, inputs.runs / scale, text), Model(sizes.compared_n)
-    plan = compared_run(model, sizes, sizes.seeds[0])
-    every = runs.train(plan)
-    trained = every[plan]
-    attention = load_model(trained.checkpoint, tokenizer=False)
-    blocks = Blocks(find_shards(text)[0], model.n, cast(int, attention.bos))
-    state = trained.folder / STATE
-    key = {"checkpoint": str(trained.checkpoint), "n": model.n}
-    sums = accumulate_spectra(attention, cast(Any, blocks), sizes.sentences, state, key)
-    source = f"RoBERTa, n = {model.n}, validation split"
-    circumstances = environment_of(list(every.values()), inputs, describe_text(text))
-    facts = {source: facts_of(model.n, sums)}
-    return Result("roberta", scale, Rows(rows_of(sums, facts[source], source)), circumstances, {"sources": facts})
+    plan = compared_run(Model(sizes.compared_n), sizes, sizes.seeds[0])
+    runs = train([plan], sizes, inputs.runs / scale, text)
+    model, state = load_model(runs[plan].checkpoint, tokenizer=False), runs[plan].folder / "spectrum.npz"
+    blocks = read_blocks(find_shards(text)[0], model.n)
+    spectrum = measure_spectrum(model, blocks, sizes.sentences, model.n, "validation split", state)
+    spectra = {f"RoBERTa, n = {model.n}, validation split": spectrum}
+    return result_of("roberta", scale, spectra, environment_of(runs.values(), inputs))
 
 
-class Blocks:
+def read_blocks(folder: Path, n: int) -> Iterator[list[int]]:
     """The validation split of a prepared text in blocks of n tokens that begin with ``<s>``, none of them masked."""
-
-    def __init__(self, folder: Path, n: int, bos: int):
-        split = open_dataset(folder / "valid")
-        blocks = TokenBlockDataset(split, split.sizes, n - 1, pad=None, eos=None, break_mode="none")
-        self.dataset, self.n, self.counts = PrependTokenDataset(blocks, bos), n, Counts(texts=len(split))
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (self.dataset[i].tolist() for i in range(len(self.dataset)) if self.dataset.sizes[i] == self.n)
+    split = open_dataset(folder / "valid")
+    blocks = TokenBlockDataset(split, split.sizes, n - 1, pad=None, eos=None, break_mode="none")
+    return (block.tolist() for block in PrependTokenDataset(blocks, BOS) if len(block) == n)
 
 
 def run_encoder(scale: str, inputs: Inputs) -> Result:
@@ -91,42 +78,28 @@ def run_encoder(scale: str, inputs: Inputs) -> Result:
     name, model = Path(str(inputs.encoder)).name.lower(), load_model(inputs.encoder)
     if model.n < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")
-    rows, facts, files = Rows(), {}, []
-    for source in inputs.source:
-        sentences = _read_sentences(source, model, n)
-        with TemporaryDirectory() as folder:
-            sums = accumulate_spectra(model, sentences, number, Path(folder) / STATE, {})
-        label = f"{name}, {sentences.short_name}"
-        facts[label] = facts_of(n, sums)
-        rows += rows_of(sums, facts[label], label)
-        files += [cast(Any, item) for item in sentences.identity()]
-    data = "sha256: " + ", ".join(f"{each['location']} {' '.join(s[:12] for s in each['sha256'])}" for each in files)
-    return Result(f"encoder {name}", scale, rows, environment(inputs, data), {"sources": facts})
+    texts = [Sentences(source, model, n) for source in inputs.source or ()]
+    spectra = {f"{name}, {text.name}": measure_spectrum(model, text, number, n, text.name) for text in texts}
+    sums = [[file["sha256"][:12] for file in describe_source(text.source)["files"]] for text in texts]
+    data = "sha256: " + ", ".join(" ".join([text.name, *each]) for text, each in zip(texts, sums))
+    return result_of(f"encoder {name}", scale, spectra, environment(inputs, data))
 
 
-def _read_sentences(source: str, model: AttentionModel, n: int) -> Sentences:
-    packed = Sentences([source], model.tokenizer, n, "packed", "skip", model.bos, model.eos)
-    if not any(source.has_rows for source in packed.sources):
-        return packed
-    return Sentences([source], model.tokenizer, n, "lines", "skip", model.bos, model.eos)
-
-
-def facts_of(n: int, sums: SpectrumSums) -> dict[str, int]:
-    return {"n": n, "index": n // 4, "sentences": sums.sentences}
-
-
-def rows_of(sums: SpectrumSums, facts: dict[str, int], source: str) -> Iterator[Row]:
+def result_of(part: str, scale: str, spectra: Mapping[str, Spectrum], circumstances: dict[str, Any]) -> Result:
     """The share of each head at a quarter of the singular values, and the cumulative share of each layer, mean over
     heads."""
-    spectrum = Spectrum.from_sums(sums, {}, facts)
-    unit = f"share of the sum of singular values, mean over {sums.sentences:,} sentences"
-    for (layer, head), share in np.ndenumerate(spectrum.heat):
-        at = {"source": source, "n": facts["n"], "layer": layer + 1, "head": head + 1}
-        yield Row(metric="cumulative_share", value=significant(share), unit=unit, **at)
-    for number, values in enumerate(spectrum.layers, start=1):
-        step = max(1, len(values) // 32)
-        points = [(i, round(float(value), 5)) for i, value in enumerate(values, start=1) if i % step == 0]
-        yield Row(metric="cumulative_share_curve", source=source, layer=number, points=points)
+    rows, facts = Rows(), {}
+    for source, spectrum in spectra.items():
+        n, unit = spectrum.n, f"share of the sum of singular values, mean over {spectrum.sentences:,} sentences"
+        facts[source] = {"n": n, "index": spectrum.index, "sentences": spectrum.sentences}
+        for (layer, head), share in np.ndenumerate(spectrum.heat):
+            at = {"source": source, "n": n, "layer": layer + 1, "head": head + 1}
+            rows.append(Row(metric="cumulative_share", value=significant(share), unit=unit, **at))
+        for number, values in enumerate(spectrum.layers, start=1):
+            step = max(1, len(values) // 32)
+            points = [(i, round(float(value), 5)) for i, value in enumerate(values, start=1) if i % step == 0]
+            rows.append(Row(metric="cumulative_share_curve", source=source, layer=number, points=points))
+    return Result(part, scale, rows, circumstances, {"sources": facts})
 
 
 def shares_by_layer(results: Sequence[Result]) -> dict[tuple[str, int], list[float]]:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from ...benchmark.scaling import PerTokenCell
 from ..cells import CPU, GPU, SMOKE, measure
 from ..display import Table
-from ..result import Inputs, Result, in_words, join
+from ..result import Inputs, Parts, Result, in_words, join
 from ..statistics import Estimate, Verdict
 
 TITLE, WHERE = "Figure 2", "Figure 2 (top right), section 4"
 SAYS = "at a fixed number of tokens, time does not depend on n"
-PARTS: dict[str, dict[str, tuple]] = {scale: {"time": ()} for scale in ("smoke", "cpu", "gpu")}
+PARTS: Parts = {scale: {"time": ()} for scale in ("smoke", "cpu", "gpu")}
 FLAT_RATIO = 1.25
 """The largest ratio of times per token that counts as independent of n."""
 CELLS = {

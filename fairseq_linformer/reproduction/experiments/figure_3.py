@@ -26,13 +26,12 @@ number of updates and the learning rate were chosen on the Transformer.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
-from ...checkpoints.roberta import from_roberta
-from ...evaluation.perplexity import compute_perplexity
 from ...modules.rate import default_lr_scale
 from ...training import local
 from ...training.initial_checkpoint import open_initial_checkpoint
@@ -42,71 +41,70 @@ from .. import comparison
 from ..comparison import about, at_most, curves, decreasing, perplexity_ratio, perplexity_table, pretrain, verdict
 from ..display import Panel, Table
 from ..encoder import EncoderModel, write_transformer
-from ..masked_head import HeadTraining, train_head
-from ..result import Inputs, Result, Row, Rows, join, significant
-from ..run import CONFIG, Model, Trained, as_authors, compared_runs, default_start, environment_of
+from ..masked_head import train_head
+from ..result import Inputs, Parts, Result, Rows, join
+from ..run import (
+    CONFIG,
+    Model,
+    Trained,
+    as_authors,
+    compared_runs,
+    convert,
+    default_start,
+    environment_of,
+    training_overrides,
+)
 from ..scales import SCALES, Scale
 from ..statistics import Check, Verdict
-from ..text import claim_runs, describe_text, find_shards
+from ..text import claim_runs, find_shards
 
 TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
 SAYS = "pretrained, a Linformer is nearly on par with RoBERTa, whatever the sharing and n"
 NEARLY, SAME = 1.05, 1.1
 """Ratios of perplexities: at most the first is "nearly on par"; up to the second, either way, "about the same"."""
-K_DIVISORS = (16, 8, 4, 2, 1)
-"""k is n divided by each of these. The last one is a control: RoBERTa, until E and F learn."""
-GPU_K_DIVISORS = (8, 4, 2)
-"""The paper's k."""
 AUTHORS, WINDOW, OWN_START = ", authors' start", ", W=16", ", default start"
 """Suffixes of labels: a model with the authors' start of E and F, with a local window, or with the default start of its
 sharing where compared models have a common one."""
 SHARINGS = ("none", "headwise", "key-value", "layerwise")
 
 
-@dataclass(frozen=True)
-class EncoderSizes:
-    """
-    Attributes:
-        window: W of models with a local window.
-        head: how the head is trained.
-        updates, batch_size: number of updates of each model, and blocks of n tokens per update.
-        lr: peak learning rate; it rises over a tenth of the updates and decays linearly.
-    """
-
-    n: int
-    window: int
-    head: HeadTraining
-    updates: int
-    batch_size: int
-    lr: float
-    amp: bool
-    seeds: tuple[int, ...]
-
-    def models(self) -> dict[str, EncoderModel]:
-        """The Transformer; k = n / 4 with and without the window; n / 2, n / 8; and k = 1 with the window."""
-        n, w = self.n, self.window
-        linformers = [
-            EncoderModel(n, k, local_window=v) for k, v in ((n // 4, w), (n // 4, 0), (n // 2, 0), (n // 8, 0), (1, w))
-        ]
-        return {"roberta": EncoderModel(n), **{encoder_label(m.k or 0, m.local_window): m for m in linformers}}
-
-
-ENCODER_SIZES = {
-    "smoke": EncoderSizes(32, 4, HeadTraining(32, 4, 2, 1e-3, False), 5, 2, 1e-4, False, (1,)),
-    "encoder": EncoderSizes(512, 16, HeadTraining(512, 400, 8, 1e-3, True), 150, 8, 5e-4, True, (1, 2, 3)),
+ENCODER_SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "n": 32,
+        "window": 4,
+        "head": {"updates": 4, "batch_size": 2, "lr": 1e-3, "amp": False},
+        "training": {"updates": 5, "batch_size": 2, "lr": 1e-4},
+        "amp": False,
+        "seeds": (1,),
+    },
+    "encoder": {
+        "n": 512,
+        "window": 16,
+        "head": {"updates": 400, "batch_size": 8, "lr": 1e-3, "amp": True},
+        "training": {"updates": 150, "batch_size": 8, "lr": 5e-4},
+        "amp": True,
+        "seeds": (1, 2, 3),
+    },
 }
+"""The learning rate of training rises over a tenth of the updates, and decays linearly."""
 
 
 def encoder_label(k: int, window: int = 0) -> str:
     return f"k={k}" + f", W={window}" * bool(window)
 
 
+def encoder_models(scale: str) -> dict[str, Model]:
+    """The Transformer; k = n / 4 with and without the window; n / 2, n / 8; and k = 1 with the window."""
+    n, w = ENCODER_SIZES[scale]["n"], ENCODER_SIZES[scale]["window"]
+    sizes = ((n // 4, w), (n // 4, 0), (n // 2, 0), (n // 8, 0), (1, w))
+    return {"roberta": EncoderModel(n), **{encoder_label(k, v): EncoderModel(n, k, local_window=v) for k, v in sizes}}
+
+
 _PANELS: dict[str, tuple[str, ...]] = dict.fromkeys("abcd", ("data",))
-_ON_ENCODER: dict[str, dict[str, tuple[str, ...]]] = {
-    scale: {f"encoder {label}": ("data", "encoder") for label in sizes.models()}
-    for scale, sizes in ENCODER_SIZES.items()
+_ON_ENCODER: Parts = {
+    scale: {f"encoder {label}": ("data", "encoder") for label in encoder_models(scale)} for scale in ENCODER_SIZES
 }
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+PARTS: Parts = {
     "smoke": {**_PANELS, **dict(list(_ON_ENCODER["smoke"].items())[:2])},
     "cpu": _PANELS,
     "encoder": _ON_ENCODER["encoder"],
@@ -126,9 +124,8 @@ def models_of(panel: str, scale: Scale) -> dict[str, Model]:
 
 
 def by_k(scale: Scale, n: int) -> dict[str, Model]:
-    """On a GPU only the paper's k; on ours also k = n / 4 with a local window."""
-    divisors = K_DIVISORS if scale.device == "cpu" else GPU_K_DIVISORS
-    models = {"roberta": Model(n), **{f"k={n // d}": Model(n, n // d) for d in divisors}}
+    """On a single GPU also k = n / 4 with a local window, instead of the authors' start."""
+    models = {"roberta": Model(n), **{f"k={n // d}": Model(n, n // d) for d in scale.k_divisors}}
     if scale == SCALES["gpu"]:
         return {**models, f"k={n // 4}{WINDOW}": Model(n, n // 4, local_window=16)}
     return with_authors(models)
@@ -171,54 +168,38 @@ def run_on_encoder(label: str, scale: str, inputs: Inputs) -> Result:
     """Train the head unless it exists, then the model with each seed."""
     sizes, text = ENCODER_SIZES[scale], inputs.text
     folder, shard = inputs.runs.absolute() / scale / "figure_3", find_shards(text, single=True)[0]
-    head, model = folder / "head.pt", sizes.models()[label]
+    head, model = folder / "head.pt", encoder_models(scale)[label]
     claim_runs(folder, text)
-    transformer = read_checkpoint(write_transformer(inputs.encoder, sizes.n, folder))
+    transformer = read_checkpoint(write_transformer(inputs.encoder, model.n, folder))
     if not head.exists():
-        write_checkpoint(train_head(transformer, shard, sizes.head), head)
+        write_checkpoint(train_head(transformer, shard, model.n, **sizes["head"]), head)
     checkpoint, start = read_checkpoint(head), folder / f"{model.name}-start.pt"
     if not start.exists():
-        write_checkpoint(checkpoint if model.k is None else from_roberta(checkpoint, **model.options), start)
+        write_checkpoint(checkpoint if model.k is None else convert(checkpoint, model), start)
     seeds = []
-    for seed in sizes.seeds:
-        job = encoder_job(sizes, start, shard, f"{model.name}-seed{seed}", seed)
-        local.train(job, sizes.updates)
-        seeds.append(Trained(job.folder, Model(sizes.n, model.k), start))
+    for seed in sizes["seeds"]:
+        job = encoder_job(scale, start, shard, f"{model.name}-seed{seed}", seed)
+        local.train(job, sizes["training"]["updates"])
+        seeds.append(Trained(job.folder, model, start))
     rows = Rows(comparison.perplexity_rows(label, seeds, text, "cpu"))
-    before = significant(compute_perplexity(start, shard).bits)
-    rows.append(Row(metric="bits_before", value=before, unit="bits", model=label, n=sizes.n))
-    rows.append(comparison.context_free_row(text, sizes.n))
+    rows.append(comparison.context_free_row(text, model.n))
     configuration = {"encoder": checkpoint["provenance"]["imported"]}
-    environment = environment_of(seeds, inputs, describe_text(text))
-    return Result(f"encoder {label}", scale, rows, environment, configuration)
+    return Result(f"encoder {label}", scale, rows, environment_of(seeds, inputs), configuration)
 
 
-def encoder_job(sizes: EncoderSizes, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
-    start = open_initial_checkpoint(checkpoint, checkpoint.parent)
+def encoder_job(scale: str, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
+    sizes, start = ENCODER_SIZES[scale], open_initial_checkpoint(checkpoint, checkpoint.parent)
+    updates = sizes["training"]["updates"]
+    schedule = {**sizes["training"], "warmup": round(updates / 10), "validate": max(1, updates // 5)}
     overrides = (
-        f"common.seed={seed}",
-        "common.fp16=false",
-        f"common.amp={str(sizes.amp).lower()}",
-        "common.log_interval=10",
-        f"task.data={quote(str(shard.resolve()))}",
-        f"task.tokens_per_sample={sizes.n}",
+        *training_overrides([shard], sizes["n"], seed, **schedule),
+        f"common.amp={str(sizes['amp']).lower()}",
         f"checkpoint.finetune_from_model={quote(str(start.path))}",
-        f"checkpoint.save_interval_updates={max(1, sizes.updates // 5)}",
         *start.overrides,
         f"++model.max_positions={start.max_positions}",
-        "model.dropout=0.0",
-        "model.attention_dropout=0.0",
-        f"dataset.batch_size={sizes.batch_size}",
-        f"dataset.batch_size_valid={2 * sizes.batch_size}",
         "dataset.max_valid_steps=4",
-        "dataset.required_batch_size_multiple=1",
         "dataset.num_workers=0",
         "optimizer._name=fused_adam",
-        f"lr_scheduler.warmup_updates={round(sizes.updates / 10)}",
-        "optimization.update_freq=[1]",
-        "optimization.clip_norm=1.0",
-        f"optimization.lr=[{sizes.lr!r}]",
-        f"optimization.max_update={sizes.updates}",
     )
     return TrainingJob(str(CONFIG), overrides, 1, "cpu", str(checkpoint.parent), name)
 
@@ -269,10 +250,18 @@ def read_slurm_runs(panel: str, inputs: Inputs) -> Result:
 # Verdicts
 
 
+def split(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    """The panels, and the parts on an encoder joined into one result."""
+    panels = [result for result in results if not result.part.startswith("encoder")]
+    others = [result for result in results if result not in panels]
+    rows = Rows({str(row): row for row in join(others)}.values())  # each has the level of a model without context
+    return panels, [replace(others[0], part="on an encoder", rows=rows)] if others else []
+
+
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    on_encoder = [result for result in results if result.part.startswith("encoder")]
-    found = encoder_verdicts(join(on_encoder), ENCODER_SIZES[on_encoder[0].scale].window) if on_encoder else []
-    rows = {panel: join(result for result in results if result.part == panel) for panel in "abcd"}
+    panels, on_encoder = split(results)
+    found = [each for result in on_encoder for each in encoder_verdicts(result.rows, result.scale)]
+    rows = {panel: join(result for result in panels if result.part == panel) for panel in "abcd"}
     for panel in "ab":
         found.append(with_remark(rows[panel], partial(k_verdict, panel)))
         found.append(with_remark(rows[panel], partial(par_verdict, panel)))
@@ -290,14 +279,10 @@ def with_remark(rows: Rows, build: Callable[[Rows, str], Verdict]) -> Verdict:
 
 
 def k_verdict(panel: str, rows: Rows, start: str) -> Verdict:
-    models = labels_by_k(rows, start)
-    return verdict(rows, panel, "A larger k lowers the validation perplexity.", models, decreasing(rows, models))
-
-
-def labels_by_k(rows: Rows, start: str = "") -> list[str]:
-    """Labels of the Linformers that end with ``start``, in order of k."""
+    """The Linformers whose labels end with ``start``, in the order of k."""
     linformers = [row for row in rows.select("perplexity") if row.k and row.model == f"k={row.k}{start}"]
-    return [row.model for row in sorted(linformers, key=lambda row: row.k)]
+    models = [row.model for row in sorted(linformers, key=lambda row: row.k)]
+    return verdict(rows, panel, "A larger k lowers the validation perplexity.", models, decreasing(rows, models))
 
 
 def par_verdict(panel: str, rows: Rows, start: str) -> Verdict:
@@ -330,46 +315,34 @@ def length_verdict(rows: Rows, start: str) -> Verdict:
     return verdict(rows, "d", claim, list(models), checks, list(controls.values()), remarks)
 
 
-def encoder_verdicts(rows: Rows, window: int) -> list[Verdict]:
-    n = rows[0].n
-    by_size = [encoder_label(n // divisor) for divisor in (8, 4, 2)]
+def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
+    n, window = ENCODER_SIZES[scale]["n"], ENCODER_SIZES[scale]["window"]
+    by_k = [encoder_label(n // divisor) for divisor in (8, 4, 2)]
     quarter, windowed, control = encoder_label(n // 4), encoder_label(n // 4, window), encoder_label(1, window)
-    on_par = "k = n / 4 is nearly on par with it."
+    larger = "Converted from an encoder, a larger k has a lower perplexity."
+    par = "Converted from an encoder{}, k = n / 4 is nearly on par with it."
+    more = "Converted from an encoder, next to a local window, E and F lower the perplexity."
     claims: list[tuple[str, str, list[str], list[Check]]] = [
-        ("k", "Converted from an encoder, a larger k has a lower perplexity.", by_size, decreasing(rows, by_size)),
-        ("par", f"Converted from an encoder, {on_par}", [quarter], [at_most(rows, quarter, "roberta", NEARLY)]),
-        (
-            "par with W",
-            f"Converted from an encoder with W, {on_par}",
-            [windowed],
-            [at_most(rows, windowed, "roberta", NEARLY)],
-        ),
-        (
-            "E and F",
-            "Converted from an encoder, next to a local window, E and F lower the perplexity.",
-            [windowed, control],
-            [at_most(rows, windowed, control)],
-        ),
+        ("k", larger, by_k, decreasing(rows, by_k)),
+        ("par", par.format(""), [quarter], [at_most(rows, quarter, "roberta", NEARLY)]),
+        ("par with W", par.format(" with W"), [windowed], [at_most(rows, windowed, "roberta", NEARLY)]),
+        ("E and F", more, [windowed, control], [at_most(rows, windowed, control)]),
     ]
-    return [verdict(rows, name, claim, models, checks, at_equal_updates=True) for name, claim, models, checks in claims]
+    return [verdict(rows, *claim, at_equal_updates=True) for claim in claims]
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    on_encoder = [result for result in results if result.part.startswith("encoder")]
-    joined = [replace(on_encoder[0], rows=Rows({str(r): r for r in join(on_encoder)}.values()))] if on_encoder else []
-    panels = [result for result in results if result not in on_encoder]
+    panels, on_encoder = split(results)
     return [
-        *(perplexity_table(result, "On an encoder") for result in joined),
+        *(perplexity_table(result, "On an encoder") for result in on_encoder),
         *(perplexity_table(result, f"Panel {result.part}, {result.scale}") for result in panels),
     ]
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
-    on_encoder = [result for result in results if result.part.startswith("encoder")]
-    panels = [replace(on_encoder[0], rows=join(on_encoder), part="on an encoder")] if on_encoder else []
-    panels += [result for result in results if result not in on_encoder]
-
-    def is_drawn(label: str) -> bool:
-        return not label.endswith((AUTHORS, OWN_START))
-
-    return [panel for result in panels if (panel := curves(result, f"{result.part}, {result.scale}", is_drawn))]
+    panels, on_encoder = split(results)
+    drawn = [
+        curves(result, f"{result.part}, {result.scale}", lambda label: not label.endswith((AUTHORS, OWN_START)))
+        for result in [*on_encoder, *panels]
+    ]
+    return [panel for panel in drawn if panel]

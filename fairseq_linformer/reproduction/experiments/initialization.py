@@ -34,12 +34,12 @@ from ..comparison import (
     perplexity_ratio,
     perplexity_table,
     score_rows,
-    train,
+    train_models,
     verdict,
 )
 from ..display import Panel, Table
-from ..result import Inputs, Result, Row, join
-from ..run import Model, Run, Trained, as_authors, compared_runs, convert, default_start, run_from_scratch, trunk
+from ..result import Inputs, Parts, Result, Row, join
+from ..run import Model, Run, Trained, as_authors, compared_runs, convert, default_start, trunk
 from ..scales import SCALES, Scale
 from ..statistics import Verdict
 from ..text import find_shards
@@ -74,7 +74,7 @@ def growing(scale: Scale, seed: int) -> dict[str, Run]:
 def warm_start(scale: Scale, seed: int) -> dict[str, Run]:
     """Equal schedules and total updates: a RoBERTa that is converted halfway, or a Linformer from the beginning."""
     model = Model(scale.n, scale.n // 2)
-    scratch = run_from_scratch(model, scale, seed)
+    scratch = Run(model, seed, "scratch", scale.base)
     return {
         **compared_runs({"roberta": Model(scale.n), "converted": model}, scale, seed),
         "from scratch": Run(model, seed, "continued", scale.compared, scratch, decays=True),
@@ -84,7 +84,7 @@ def warm_start(scale: Scale, seed: int) -> dict[str, Run]:
 def scratch(scale: Scale, seed: int) -> dict[str, Run]:
     models = {f"k={scale.n // divisor}": Model(scale.n, scale.n // divisor) for divisor in (4, 2)}
     every = {"roberta": Model(scale.n), **models}
-    return {label: run_from_scratch(model, scale, seed) for label, model in every.items()}
+    return {label: Run(model, seed, "scratch", scale.base) for label, model in every.items()}
 
 
 def projections(scale: Scale, seed: int) -> dict[str, Run]:
@@ -111,14 +111,14 @@ COMPARED: Mapping[str, Callable[[Scale, int], dict[str, Run]]] = {
     "conversion": partial(converted, 1),
     "conversion long": partial(converted, 8),
 }
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+PARTS: Parts = {
     "smoke": dict.fromkeys(("starts", "growing", "warm start", "scratch", "projections", "conversion"), ("data",)),
     **{scale: dict.fromkeys(COMPARED, ("data",)) for scale in ("cpu", "gpu")},
 }
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    models, every = train(scale, COMPARED[part], inputs)
+    models, every = train_models(scale, COMPARED[part], inputs)
     result = measure(part, scale, models, every, inputs)
     if part.startswith("conversion"):
         result.rows += score_conversions(models["roberta"], SCALES[scale], inputs.text)
@@ -136,8 +136,7 @@ def score_conversions(robertas: Sequence[Trained], scale: Scale, text: Path) -> 
                 with TemporaryDirectory() as folder:
                     path = Path(folder) / "converted.pt"
                     write_checkpoint(convert(read_checkpoint(roberta.checkpoint), model, seed), path)
-                    found = compute_perplexity(path, shard, seed=SEED, device=scale.device)
-                    scores.append(asdict(found))
+                    scores.append(asdict(compute_perplexity(path, shard, seed=SEED, device=scale.device)))
             rows += score_rows(label(k, window), model, scores)
     return rows
 

@@ -12,6 +12,7 @@ written before the first measurement of these models.)
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -26,28 +27,26 @@ from ...data.tokenizer_files import DICTIONARY
 from ...evaluation.classifier import FairseqClassifier, OnnxClassifier
 from ...evaluation.encoded_rows import read_prepared_rows
 from ...evaluation.predict import Throughput, predict
-from ...training import finetune
-from ...training.recipe import run_names
 from .. import document_models as models
-from ..cells import rate_rows, ratio_rows
-from ..display import Table
-from ..encoder import STAGGERED, EncoderModel
-from ..finetuned import result_of
-from ..result import Inputs, Result, Row, Rows, environment, in_words, join, repeated
+from ..cells import ratio_rows
+from ..display import Table, pivot
+from ..encoder import EncoderModel
+from ..finetuned import result_of, task_folder
+from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
+from ..run import STAGGERED
 from ..statistics import MIN_SEEDS, UNDECIDED, Check, Verdict, decide, every_round_at_least
 from . import table_2
 
 TITLE = "int8"
 SAYS = "half a point of accuracy, a quarter of the size, 1.5 times as fast"
 _INPUTS = ("data", "tasks", "encoder")
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+PARTS: Parts = {
     "smoke": {"speed": (), "imdb": _INPUTS},
     "cpu": {"speed": ()},
     "encoder": {"sst-2": _INPUTS, "imdb": _INPUTS},
 }
 PYTORCH, ONNX, INT8 = "PyTorch", "ONNX", "int8"
 ACCURACY, LOST, LOGITS, SIZE = "accuracy", "accuracy_lost", "logit_difference", "size_ratio"
-MAX_LOST, MAX_DIFFERENCE, MAX_SIZE = 0.5, 1e-4, 0.27
 LIMIT_N, MIN_RATIO = 512, 1.5
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {**models.SMOKE, "lengths": (32,), "rounds": 2, "tokens": 64, "k": 8},
@@ -76,7 +75,6 @@ def run_speed(scale: str, inputs: Inputs) -> Result:
             models.write_graphs(Path(folder), n, sizes)
             names = list(dict.fromkeys(name for pair in PAIRS for name in pair))
             seconds = models.time_models(names, n, sizes, sizes["rounds"], choose_clock("cpu"), Path(folder))
-            rows += rate_rows(seconds, models.count_documents(n, sizes), "documents", n=n)
             for int8, others in COMPARED.items():
                 rows += ratio_rows(seconds, [int8], others, n=n)
     return Result("speed", scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})
@@ -85,18 +83,16 @@ def run_speed(scale: str, inputs: Inputs) -> Result:
 def run_accuracy(task: str, scale: str, inputs: Inputs) -> Result:
     """Export the finetuned models of Table 2, which are trained unless they exist."""
     model = MODELS[scale]
-    job = table_2.encoder_job(task, model, model.n, scale, inputs)
-    results = finetune.finetune(job)
-    folders = [Path(job.runs, name) for name in run_names(job.name, job.recipes)]
-    found = [measure_exports(folder / result["checkpoint"], Path(job.data)) for folder, result in zip(folders, results)]
-    base = result_of(task, scale, task, model.label, results, inputs, {"model": model.label})
+    checkpoints, results = table_2.finetune_encoder(task, model, model.n, scale, inputs)
+    found = [measure_exports(checkpoint, task_folder(task, model.n, inputs)) for checkpoint in checkpoints]
+    result = result_of(task, scale, task, model.label, results, inputs, {"model": model.label})
     at = {"task": task, "n": model.n, "k": model.k, "split": "valid"}
-    rows = Rows(
+    rows = [
         Row(metric=metric, model=name, unit=unit, **repeated([each[metric, name, unit] for each in found]), **at)
         for metric, name, unit in found[0]
-    )
-    base.rows = Rows([*rows, *base.rows.select("rows")])
-    return base
+    ]
+    result.rows = Rows([*rows, *result.rows.select("rows")])
+    return result
 
 
 def measure_exports(checkpoint: Path, data: Path) -> dict[tuple[str, str, str], float]:
@@ -127,6 +123,14 @@ def measure_exports(checkpoint: Path, data: Path) -> dict[tuple[str, str, str], 
 # Verdicts
 
 
+CLAIMS = (
+    ("accuracy", "Storing weights in 8 bits costs a finetuned Linformer at most half a point of accuracy.", LOST),
+    ("logits", "The ONNX graph computes the logits of PyTorch.", LOGITS),
+    ("size", "The int8 file is about a quarter as large as that in single precision.", SIZE),
+)
+LIMITS = {LOST: 0.5, LOGITS: 1e-4, SIZE: 0.27}
+
+
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     exports = {result.part: result.rows for result in results if result.part != "speed"}
     rows = join(result for result in results if result.part == "speed")
@@ -139,58 +143,39 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         for int8, other in PAIRS
         if rows
     ]
-    int8 = "Storing weights in 8 bits costs a finetuned Linformer at most half a point of accuracy."
     faster = "An int8 Linformer classifies at least one and a half times as fast as in single precision."
-    size = "The int8 file is about a quarter as large as that in single precision."
-    return [
-        Verdict("accuracy", int8, limit_checks(exports, LOST, MAX_LOST)),
-        Verdict(
-            "logits", "The ONNX graph computes the logits of PyTorch.", limit_checks(exports, LOGITS, MAX_DIFFERENCE)
-        ),
-        Verdict("size", size, limit_checks(exports, SIZE, MAX_SIZE)),
-        Verdict("speed", faster, speed),
-    ]
+    found = [Verdict(name, claim, limit_checks(exports, metric)) for name, claim, metric in CLAIMS]
+    return [*found, Verdict("speed", faster, speed)]
 
 
-def limit_checks(exports: dict[str, Rows], metric: str, limit: float) -> list[Check]:
+def limit_checks(exports: dict[str, Rows], metric: str) -> list[Check]:
     """For each task the median over seeds, or the largest difference of a logit of any seed, is at most the limit."""
-    checks = []
+    checks, limit = [], LIMITS[metric]
     for task in ("sst-2", "imdb") if exports else ():
         row = exports.get(task, Rows()).find(metric, model=ONNX if metric == LOGITS else INT8)
         if row is None or (row.repetitions or 1) < MIN_SEEDS:
             checks.append(Check(UNDECIDED, f"{task} is not measured with {MIN_SEEDS} seeds"))
         else:
             value = row.high if metric == LOGITS else row.value
-            checks.append(
-                decide(value <= limit, f"{task}: {value:.3g} [{row.low:.3g}, {row.high:.3g}]; needs ≤ {limit:g}")
-            )
+            text = f"{task}: {value:.3g} [{row.low:.3g}, {row.high:.3g}]; needs ≤ {limit:g}"
+            checks.append(decide(value <= limit, text))
     return checks
 
 
-# Tables
-
-
 def tables(results: Sequence[Result]) -> list[Table]:
-    cells, found = [], []
-    for result in results:
-        if result.part == "speed":
-            found.append(speed_table(result.rows))
-            continue
-        one = {(row.metric, row.model): row for row in result.rows}
-        accuracies = [in_words(one[ACCURACY, name], 4) for name in (PYTORCH, ONNX, INT8)]
-        logits = [f"{one[LOGITS, name].high:.1e}" for name in (ONNX, INT8)]
-        size = f"{one[SIZE, INT8].value:.3f}"
-        cells.append([result.part, *accuracies, in_words(one[LOST, INT8]), *logits, size])
-    columns = ["task", PYTORCH, ONNX, INT8, "points lost", "logits, ONNX", "logits, int8", "size"]
-    title = "Accuracy in percent, median over seeds [extremes]; largest difference of a logit; size over that of fp32"
-    return [*([Table(title, columns, cells)] if cells else []), *found]
-
-
-def speed_table(rows: Rows) -> Table:
-    lengths = list(dict.fromkeys(row.n for row in rows))
-    cells = []
-    for int8, other in PAIRS:
-        ratios = [in_words(rows.find("time_ratio", model=int8, baseline=other, n=n)) for n in lengths]
-        cells.append([int8, other, *ratios])
-    columns = ["model", "compared with", *(f"n = {n}" for n in lengths)]
-    return Table("Times as fast, median [extremes of the rounds]", columns, cells)
+    exports = Rows(
+        Row(row, task=result.part, quantity=f"{row.metric.replace('_', ' ')}, {row.model}")
+        for result in results
+        for row in result.rows
+        if result.part != "speed" and row.metric != "rows"
+    )
+    speed = Rows(
+        Row(row, models=f"{row.model} over {row.baseline}")
+        for row in join(result for result in results if result.part == "speed").select("time_ratio")
+    )
+    title = "Accuracy in percent, points lost, largest difference of a logit, and size over that of single precision"
+    times = "Times as fast, median [extremes of the rounds]"
+    return [
+        *pivot(f"{title}; median over seeds [extremes]", exports, "quantity", "task", partial(in_words, digits=4)),
+        *pivot(times, speed, "models", "n"),
+    ]

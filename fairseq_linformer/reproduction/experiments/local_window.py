@@ -20,7 +20,7 @@ from ...benchmark.local_window import LocalPerTokenCell, LocalStepCell, LocalWin
 from ..cells import CPU, GPU, SMOKE, measure
 from ..comparison import at_most, bits_by_seed, perplexity_table, pretrain, verdict
 from ..display import Panel, Table
-from ..result import Inputs, Result, Rows, in_words, join
+from ..result import Inputs, Parts, Result, Rows, in_words, join
 from ..run import Model, compared_runs
 from ..scales import SCALES
 from ..statistics import UNDECIDED, Check, Verdict, decide
@@ -30,7 +30,7 @@ SAYS = "k = n / 4 with a local window of 16 is near the Transformer, at little c
 QUALITY = {"quality": 1, "quality, long": 8}
 """The n of each part, over that of most comparisons."""
 COST = ("step, k = 128", "step, k = 256", "inference, k = 128", "inference, k = 256")
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+PARTS: Parts = {
     "smoke": {"quality": ("data",), "step, k = 8": (), "inference, k = 8": ()},
     **{scale: {**dict.fromkeys(QUALITY, ("data",)), **dict.fromkeys(COST, ())} for scale in ("cpu", "gpu")},
 }

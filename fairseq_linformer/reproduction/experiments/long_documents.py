@@ -2,7 +2,7 @@
 
 Random tokens without padding and random weights, two threads, all models in turn in each round; k = 256 at every n, as
 in Figure 3 (d), and one E for all layers, as in Table 3; other options than sizes are the defaults of `transformers`
-(`document_models.py`).
+(`document_models.py`). BigBird is not measured where its attention is full, or takes n x n memory.
 
 **speed**: every round is at least 3 times as fast as Longformer and 1.5 times as ModernBERT at n = 4,096, also if the
 Linformer computes every position in its last layer, as they do; and 5 times as its Transformer with SDPA at n =
@@ -32,21 +32,21 @@ from ...checkpoints.roberta import from_roberta
 from ...checkpoints.transformers_loading import load_from_transformers
 from .. import document_models as models
 from ..cells import rate_rows, ratio_rows, single
-from ..display import Panel, Table
+from ..display import Panel, Table, pivot
 from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
-from ..encoder import STAGGERED
-from ..result import Inputs, Result, Row, Rows, environment, in_words, join
+from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join
+from ..run import STAGGERED
 from ..statistics import UNDECIDED, Check, Verdict, decide, every_round_at_least
 
 TITLE = "Long documents"
 SAYS = "3 times as fast as Longformer, 1.5 times as ModernBERT, 5 times as its Transformer"
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+PARTS: Parts = {
     "smoke": {"documents": (), "encoder": ("encoder",)},
     "cpu": {"documents": ()},
     "encoder": {"encoder": ("encoder",)},
 }
 SIZES: dict[str, dict[str, Any]] = {
-    "smoke": {**models.SMOKE, "lengths": (1024,), "rounds": (2,), "tokens": 1024, "k": 16},
+    "smoke": {**models.SMOKE, "lengths": (128,), "rounds": (2,), "tokens": 128, "k": 16},
     "cpu": {
         **models.MINILM,
         "lengths": (512, 1024, 2048, 4096, 8192, 16384),
@@ -62,7 +62,7 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
 }
 LONGEST_WITH_WARM_UP = 4096
 """n up to which a round that is not recorded comes first; a round of longer documents takes minutes."""
-PEAK, PER_TOKEN, RATE, RATIO = "peak_bytes", "bytes_per_token", "documents_per_second", "time_ratio"
+PER_TOKEN, RATE, RATIO = "bytes_per_token", "documents_per_second", "time_ratio"
 BARS = ((4096, LONGFORMER, 3.0), (4096, MODERNBERT, 1.5), (16384, TRANSFORMER, 5.0))
 """n, model, and how many times as fast as it the Linformer must be."""
 FLAT = (4096, 16384, 1.2)
@@ -87,14 +87,13 @@ def run_documents(scale: str, inputs: Inputs) -> Result:
 def measure_length(n: int, rounds: int, sizes: dict[str, Any], clock: str) -> list[Row]:
     """Times of all models in turn, then the memory of each."""
     found: list[Row] = []
-    names = [name for name in models.MODELS if not models.why_omitted(name, n)]
+    names = models.measured_models(n)
     with TemporaryDirectory() as folder:
         graphs = Path(folder)
         models.write_graphs(graphs, n, sizes)
         seconds = models.time_models(names, n, sizes, rounds, clock, graphs, int(n <= LONGEST_WITH_WARM_UP))
         for name in names:
-            peak, added = models.measure_memory(name, n, sizes, graphs)
-            found.append(Row(metric=PEAK, model=name, n=n, **single(peak, "bytes")))
+            added = models.measure_memory(name, n, sizes, graphs)
             found.append(Row(metric=PER_TOKEN, model=name, n=n, **single(added / n, "bytes per token")))
     found += rate_rows(seconds, models.count_documents(n, sizes), "documents", n=n)
     return [*found, *ratio_rows(seconds, models.OURS, OTHERS, n=n)]
@@ -121,12 +120,11 @@ def build_runs(
 
     config = load_from_transformers(AutoConfig, str(inputs.encoder))
     tokens = torch.randint(models.FIRST_TOKEN, config.vocab_size, (models.count_documents(n, sizes), n))
-    positions = max(n, checkpoint["cfg"]["model"].max_positions)
-    if positions > checkpoint["cfg"]["model"].max_positions:
-        checkpoint = resize(checkpoint, positions)
-        config.max_position_embeddings = positions + 2  # RoBERTa's begin at 2
+    if n > checkpoint["cfg"]["model"].max_positions:
+        checkpoint = resize(checkpoint, n)
+        config.max_position_embeddings = n + 2  # RoBERTa's begin at 2
     theirs = AutoModel.from_config(config, attn_implementation="sdpa").eval()
-    options: dict[str, Any] = {"projected_dim": sizes["k"], "max_positions": positions, "projection_init": STAGGERED}
+    options = {"projected_dim": sizes["k"], "projection_init": STAGGERED}
     ours = {
         OURS: checkpoint,
         LINFORMER: from_roberta(checkpoint, **options),
@@ -187,50 +185,29 @@ def tables(results: Sequence[Result]) -> list[Table]:
     found = []
     for result in results:
         rows = result.rows
-        lengths = list(dict.fromkeys(row.n for row in rows))
-        columns = [f"n = {n:,}" for n in lengths]
-        if result.part == "encoder":
-            found += encoder_tables(rows, lengths)
-            continue
-        names = list(dict.fromkeys(row.model for row in rows.select(RATE)))
-        speed = [[name, *(_cell(rows, RATE, name, n) for n in lengths)] for name in names]
-        pairs = [(ours, other) for ours in (LINFORMER, EVERY_POSITION) for other in OTHERS]
+        rate = RATE if result.part == "documents" else "sentences_per_second"
         ratios = [
-            [f"{ours} over {other}", *(in_words(rows.find(RATIO, model=ours, baseline=other, n=n)) for n in lengths)]
-            for ours, other in pairs
+            Row(row, models=f"{row.model} over {row.baseline}")
+            for row in rows.select(RATIO)
+            if result.part == "encoder" or row.model in (LINFORMER, EVERY_POSITION)
         ]
-        memory = [[name, *(_cell(rows, PER_TOKEN, name, n, 2**-10) for n in lengths)] for name in names]
-        found += [
-            Table("Documents per second", ["model", *columns], speed),
-            Table("Times as fast, median [extremes of the rounds]", ["models", *columns], ratios),
-            Table("KiB per token that a forward pass adds to the loaded model", ["model", *columns], memory),
-        ]
+        memory = "KiB per token that a forward pass adds to the loaded model"
+        found += pivot(
+            rate.capitalize().replace("_", " "), rows.select(rate), "model", "n", partial(in_words, digits=3)
+        )
+        found += pivot("Times as fast, median [extremes of the rounds]", ratios, "models", "n")
+        found += pivot(memory, rows.select(PER_TOKEN), "model", "n", partial(in_words, factor=1 / 1024))
     return found
-
-
-def _cell(rows: Rows, metric: str, model: str, n: int, factor: float = 1.0) -> str:
-    row = rows.find(metric, model=model, n=n)
-    return (models.why_omitted(model, n) or "-") if row is None else f"{factor * row.value:,.3g}"
-
-
-def encoder_tables(rows: Rows, lengths: Sequence[int]) -> list[Table]:
-    names, rate = (THEIRS, OURS, LINFORMER, WINDOWED), "sentences_per_second"
-    cells = [[name, *(_cell(rows, rate, name, n) for n in lengths)] for name in names]
-    ratios = [[name, *(in_words(rows.find(RATIO, model=name, n=n)) for n in lengths)] for name in names[1:]]
-    columns = ["model", *(f"n = {n:,}" for n in lengths)]
-    times = "Times as fast as in transformers, median [extremes of the rounds]"
-    return [Table("Sentences per second", columns, cells), Table(times, columns, ratios)]
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
     """Tokens per second and memory per token, over n."""
-    rows = join(result for result in results if result.part == "documents")
-    names = [name for name in dict.fromkeys(row.model for row in rows.select(RATE)) if name != EVERY_POSITION]
-    windowed = [name for name in names if "local window" in name]
-    speed = {name: [[(r.n, r.value * r.n) for r in rows.select(RATE, model=name)]] for name in names}
-    memory = {name: [[(r.n, r.value / 1024) for r in rows.select(PER_TOKEN, model=name)]] for name in names}
+    rows = Rows(row for row in join(results) if row.model != EVERY_POSITION)
+    speed = Rows(Row(row, value=row.value * row.n) for row in rows.select(RATE)).lines("model", "n")
+    memory = Rows(Row(row, value=row.value / 1024) for row in rows.select(PER_TOKEN)).lines("model", "n")
+    windowed = [name for name in speed if "local window" in name]
     panels = [
         Panel("Speed", "n", "tokens per second", speed, {}, windowed, log_x=True, log_y=True),
         Panel("Memory", "n", "KiB per token", memory, {}, windowed, log_x=True, log_y=True),
     ]
-    return panels if names else []
+    return panels if speed else []

@@ -12,14 +12,14 @@ from torch._subclasses import FakeTensorMode
 from ...models import LinformerRobertaModel
 from ...models.stub_task import VOCAB_SIZE, StubTask
 from ...modules.projection import count_matrices, learned_projections
-from ..display import Table
+from ..display import Table, pivot
 from ..paper import MATRICES
-from ..result import Inputs, Result, Row, Rows, environment, join
+from ..result import Inputs, Parts, Result, Row, Rows, environment, join
 from ..statistics import Verdict, decide
 
 TITLE, WHERE = "Sharing", "Section 4, parameter sharing"
 SAYS = "sharing leaves 24, 12 or 1 distinct matrices"
-PARTS: dict[str, dict[str, tuple]] = {scale: {"sharing": ()} for scale in ("smoke", "cpu")}
+PARTS: Parts = {scale: {"sharing": ()} for scale in ("smoke", "cpu")}
 N, K = 512, 256
 
 
@@ -41,7 +41,7 @@ def count_parameters() -> Iterator[Row]:
         yield Row(metric="parameters", value=_size(model), unit="parameters", sharing=sharing)
     with FakeTensorMode():
         roberta = RobertaModel.build_model(Namespace(arch="roberta_base", max_positions=N), StubTask(VOCAB_SIZE, N))
-    yield Row(metric="parameters", value=_size(roberta), unit="parameters", model="roberta")
+    yield Row(metric="parameters", value=_size(roberta), unit="parameters", sharing="roberta")
 
 
 def _size(model) -> int:
@@ -59,10 +59,5 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    rows = join(results)
-    cells = []
-    for row in rows.select("parameters"):
-        own = [rows.find(metric, sharing=row.sharing) for metric in ("matrices", "parameters_in_them")]
-        counts = [f"{each.value:,.0f}" if each and row.sharing else "-" for each in own]
-        cells.append([row.sharing or row.model, *counts, f"{row.value:,.0f}"])
-    return [Table("Base size, n = 512, k = 256", ["sharing", "matrices", "parameters in them", "parameters"], cells)]
+    title = f"Base size, n = {N}, k = {K}"
+    return pivot(title, join(results), "sharing", "metric", lambda row: f"{row.value:,.0f}" if row else "")

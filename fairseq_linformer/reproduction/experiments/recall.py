@@ -17,7 +17,6 @@ the task or the budget is then unsuitable.
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,8 @@ from ...files import open_atomic, read_json, write_json
 from ...machine import provenance
 from ..display import Panel, Table
 from ..recall_task import RecallModel, RecallTask, count_recalled, grow, train
-from ..result import Inputs, Result, Row, Rows, environment, mean_in_words
+from ..result import Inputs, Parts, Result, Row, Rows, environment, mean_in_words
+from ..run import Model
 from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, student_interval, wilson
 
 TITLE = "Far-token recall"
@@ -38,149 +38,111 @@ EVALUATION_SEED = 1000
 """Added to the seed of a run for the sequences that it is evaluated on."""
 RECALLED, ABOVE_CHANCE, MARGIN = 0.95, 0.05, 0.01
 """``MARGIN``: with accuracies near 100 %, a difference of one sequence in a thousand can exceed its interval."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """
-    Attributes:
-        windows, k_divisors: the local windows, and the divisors of n that give k.
-        updates, batch: number of updates, and sequences per update.
-        sequences: number on which each run is evaluated.
-        starts: of E and F; None for the default.
-        grown: updates of a model that starts from that of half its n; 0 to train every n from scratch.
-    """
-
-    lengths: tuple[int, ...]
-    windows: tuple[int, ...]
-    k_divisors: tuple[int, ...]
-    seeds: tuple[int, ...]
-    updates: int
-    batch: int
-    sequences: int
-    device: str = "cpu"
-    starts: tuple[str | None, ...] = (None, "normal")
-    grown: int = 0
-
-
-SIZES = {
+_BRIEF: dict[str, Any] = {"seeds": (1,), "updates": 3, "batch": 4, "sequences": 20, "grown": 0, "device": "cpu"}
+_CPU: dict[str, Any] = {
+    "seeds": (1, 2, 3),
+    "updates": 1000,
+    "batch": 32,
+    "sequences": 1000,
+    "grown": 0,
+    "device": "cpu",
+}
+_GPU: dict[str, Any] = {**_CPU, "updates": 4000, "batch": 128, "sequences": 4000, "device": "cuda"}
+_MODELS: dict[str, Any] = {"windows": (0, 4, 16), "k_divisors": (32, 8, 4, 2), "starts": (None, "normal")}
+_FEWER: dict[str, Any] = {"k_divisors": (4, 2), "starts": (None, "normal"), "windows": (0, 4)}
+_DEFAULT: dict[str, Any] = {"windows": (0, 16), "k_divisors": (8, 2), "starts": (None,)}
+SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "recall": {
-        "smoke": Sizes((64,), (0, 4), (4, 2), (1,), updates=3, batch=4, sequences=20),
-        "cpu": Sizes((128,), (0, 4, 16), (32, 8, 4, 2), (1, 2, 3), updates=1000, batch=32, sequences=1000),
-        "gpu": Sizes(
-            (128, 256, 512, 1024), (0, 4, 16), (32, 8, 4, 2), (1, 2, 3), 4000, 128, sequences=4000, device="cuda"
-        ),
+        "smoke": {"lengths": (64,), **_FEWER, **_BRIEF},
+        "cpu": {"lengths": (128,), **_MODELS, **_CPU},
+        "gpu": {"lengths": (128, 256, 512, 1024), **_MODELS, **_GPU},
     },
     "long": {
-        "smoke": Sizes((64, 128), (4,), (4,), (1,), updates=3, batch=4, sequences=20, starts=(None,), grown=2),
-        "cpu": Sizes((128, 256, 512, 1024), (0, 16), (8, 2), (1, 2, 3), 1000, 32, 1000, starts=(None,), grown=100),
+        "smoke": {"lengths": (64, 128), "windows": (4,), "k_divisors": (4,), "starts": (None,), **_BRIEF, "grown": 2},
+        "cpu": {"lengths": (128, 256, 512, 1024), **_DEFAULT, **_CPU, "grown": 100},
     },
 }
-"""In a trial of ``cpu``, full attention recalled all 1,000 sequences after 500 updates with each of three seeds, and
+"""By part and scale. ``starts``: of E and F, None for the default. ``sequences``: on which each run is evaluated.
+``batch``: sequences per update. ``grown``: updates of a model that starts from that of half its n; 0 to train every n
+from scratch.
+
+In a trial of ``cpu``, full attention recalled all 1,000 sequences after 500 updates with each of three seeds, and
 k = n / 8 all but one after 1,000 with one seed; so there is a smaller k. From scratch full attention of n = 512
 recalled 82 % after 1,000 updates (one seed); grown from n = 128 it recalled 99 % at n = 256 before any update. ``gpu``
 is assumed."""
-PARTS: dict[str, dict[str, tuple]] = {
-    scale: {part: () for part in SIZES if scale in SIZES[part]} for scale in ("smoke", "cpu", "gpu")
-}
+PARTS: Parts = {scale: {part: () for part in SIZES if scale in SIZES[part]} for scale in ("smoke", "cpu", "gpu")}
 
 
-@dataclass(frozen=True)
-class RecallRun:
-    """A small encoder that is trained and evaluated; full attention if k is n."""
-
-    n: int
-    k: int
-    local_window: int
-    start: str | None
-    seed: int
-
-    @property
-    def model(self) -> str:
-        return FULL if self.k == self.n else label(self.k, self.local_window, self.start)
-
-    @property
-    def name(self) -> str:
-        """Of its files."""
-        start = f"-{self.start}" if self.start else ""
-        return f"n{self.n}-k{self.k}-w{self.local_window}{start}-seed{self.seed}"
-
-    def origin(self, sizes: Sizes) -> "RecallRun | None":
-        """The run of half its n that it grows from; None if it is trained from scratch."""
-        if not sizes.grown or self.n == min(sizes.lengths):
-            return None
-        return replace(self, n=self.n // 2, k=max(1, self.k // 2))
-
-    def untrained(self) -> RecallModel:
-        return RecallModel(RecallTask(self.n), self.k, self.local_window, self.start, self.seed)
+def label(model: Model) -> str:
+    start = f", {model.start}" if model.start else ""
+    return FULL if model.k == model.n else f"k={model.k}, W={model.local_window}{start}"
 
 
-def label(k: int, local_window: int, start: str | None) -> str:
-    return f"k={k}, W={local_window}" + f", {start}" * (start is not None)
-
-
-def lines_of(sizes: Sizes, n: int) -> dict[str, list[str]]:
-    """By local window and start, the Linformers in the order of k."""
+def lines_of(sizes: dict[str, Any], n: int) -> dict[str, list[Model]]:
+    """By local window and start, the Linformers in the order of k; with k = 1 every start is an average."""
     return {
         f"W = {window}, {start or 'default start'}": [
-            label(1, window, None),
-            *(label(n // divisor, window, start) for divisor in sizes.k_divisors),
+            Model(n, 1, local_window=window),
+            *(Model(n, n // divisor, start=start, local_window=window) for divisor in sizes["k_divisors"]),
         ]
-        for window in sizes.windows
-        for start in sizes.starts
+        for window in sizes["windows"]
+        for start in sizes["starts"]
     }
 
 
-def plan_runs(sizes: Sizes) -> list[RecallRun]:
-    """All runs, the first seed of every model first."""
-    models: list[tuple[int, int, int, str | None]] = []
-    for n in sizes.lengths:
-        models.append((n, n, 0, None))
-        for window in sizes.windows:
-            models.append((n, 1, window, None))
-            models += [(n, n // divisor, window, start) for start in sizes.starts for divisor in sizes.k_divisors]
-    return [RecallRun(*model, seed) for seed in sizes.seeds for model in models]
+def models_of(sizes: dict[str, Any]) -> list[Model]:
+    """Full attention (k = n) and the Linformers, the shortest first."""
+    lines = {n: [[Model(n, n)], *lines_of(sizes, n).values()] for n in sizes["lengths"]}
+    return list(dict.fromkeys(model for n in lines for line in lines[n] for model in line))
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    """Each run is a file in RUNS/SCALE/recall/PART, so that a rerun resumes."""
+    """Each trained model is a file in RUNS/SCALE/recall/PART, so that a rerun resumes."""
     sizes, folder = SIZES[part][scale], inputs.runs / scale / "recall" / part
     rows, found = Rows(), []
-    for each in plan_runs(sizes):
-        measured = measure_run(each, sizes, folder)
-        found.append(measured)
-        share = measured["recalled"] / sizes.sequences
-        low, high = (round(end, 6) for end in wilson(share, sizes.sequences))
-        interval = {"low": low, "high": high, "repetitions": sizes.sequences, "interval_kind": "confidence"}
-        where = {"model": each.model, "n": each.n, "k": each.k, "seed": each.seed}
-        rows.append(Row(metric="accuracy", value=share, unit="share of sequences", **interval, **where))
+    for seed in sizes["seeds"]:
+        for model in models_of(sizes):
+            found.append(measure_model(model, seed, sizes, folder))
+            share = found[-1]["recalled"] / sizes["sequences"]
+            low, high = (round(end, 6) for end in wilson(share, sizes["sequences"]))
+            interval = {"low": low, "high": high, "repetitions": sizes["sequences"], "interval_kind": "confidence"}
+            where = {"model": label(model), "n": model.n, "k": model.k, "seed": seed}
+            rows.append(Row(metric="accuracy", value=share, unit="share of sequences", **interval, **where))
     circumstances = environment(inputs, "none: random sequences of a seed")
     circumstances["commit"] = "; ".join(dict.fromkeys(each["commit"] for each in found))
     circumstances["seconds"] = round(sum(each["seconds"] for each in found), 1)
-    return Result(part, scale, rows, circumstances, asdict(sizes))
+    return Result(part, scale, rows, circumstances, sizes)
 
 
-def measure_run(run: RecallRun, sizes: Sizes, folder: Path) -> dict[str, Any]:
+def measure_model(model: Model, seed: int, sizes: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Train and evaluate a model, unless it is: the number of recalled sequences."""
-    path = folder / f"{run.name}.json"
-    if path.exists():
-        stored: dict[str, Any] = read_json(path)
-        return stored
-    start, model = time.monotonic(), run.untrained().to(sizes.device)
-    if origin := run.origin(sizes):
-        shorter = origin.untrained().to(sizes.device)
-        shorter.load_state_dict(torch.load(folder / f"{origin.name}.pt", weights_only=True))
-        grow(shorter, model)
-    train(model, run.seed, sizes.grown if origin else sizes.updates, sizes.batch)
-    if sizes.grown:
-        with open_atomic(folder / f"{run.name}.pt", "wb") as file:
-            torch.save(model.state_dict(), file)
+
+    def build(n: int, k: int) -> RecallModel:
+        return RecallModel(RecallTask(n), k, model.local_window, model.start, seed).to(sizes["device"])
+
+    def path(n: int, k: int, suffix: str) -> Path:
+        return folder / f"n{n}-k{k}-w{model.local_window}-{model.start}-seed{seed}.{suffix}"
+
+    n, k = model.n, model.k or model.n
+    if (stored := path(n, k, "json")).exists():
+        found: dict[str, Any] = read_json(stored)
+        return found
+    started, trained, updates = time.monotonic(), build(n, k), sizes["updates"]
+    if sizes["grown"] and n > min(sizes["lengths"]):
+        half = n // 2, max(1, k // 2)
+        shorter, updates = build(*half), sizes["grown"]
+        shorter.load_state_dict(torch.load(path(*half, "pt"), weights_only=True))
+        grow(shorter, trained)
+    train(trained, seed, updates, sizes["batch"])
+    if sizes["grown"]:
+        with open_atomic(path(n, k, "pt"), "wb") as file:
+            torch.save(trained.state_dict(), file)
     found = {
-        "recalled": count_recalled(model, EVALUATION_SEED + run.seed, sizes.sequences),
-        "seconds": round(time.monotonic() - start, 2),
+        "recalled": count_recalled(trained, EVALUATION_SEED + seed, sizes["sequences"]),
+        "seconds": round(time.monotonic() - started, 2),
         "commit": provenance()["commit"],
     }
-    write_json(path, found)
+    write_json(stored, found)
     return found
 
 
@@ -194,15 +156,10 @@ CLAIMS = {
 }
 
 
-def accuracies(rows: Rows, **where: Any) -> list[Row]:
-    """The accuracy of each seed, in ascending order."""
-    return sorted(rows.select("accuracy", **where), key=lambda row: row.seed)
-
-
 def estimates(rows: Rows, **where: Any) -> list[Estimate]:
     return [
         Estimate(row.value, row.low, row.high, f"n = {row.n}, {row.model}, seed {row.seed}")
-        for row in accuracies(rows, **where)
+        for row in rows.select("accuracy", **where)
     ]
 
 
@@ -223,25 +180,25 @@ def checks_of(result: Result) -> dict[str, list[Check]]:
     return checks
 
 
-def increase_checks(rows: Rows, n: int, sizes: Sizes) -> list[Check]:
+def increase_checks(rows: Rows, n: int, sizes: dict[str, Any]) -> list[Check]:
     """No k is a point less accurate than the one before it, and the largest is clearly more accurate than k = 1."""
-    if len(sizes.seeds) < MIN_SEEDS:
+    if len(sizes["seeds"]) < MIN_SEEDS:
         return [Check(UNDECIDED, f"n = {n}: needs {MIN_SEEDS} seeds of every k")]
     checks = []
-    for models in lines_of(sizes, n).values():
-        chain = [accuracies(rows, model=model, n=n) for model in models]
-        for before, after in pairwise(chain):
-            difference = mean_difference(after, before)
+    for models in (list(map(label, line)) for line in lines_of(sizes, n).values()):
+        for before, after in pairwise(models):
+            difference = mean_difference(rows, n, after, before)
             outcome = FAILS if difference.high < -MARGIN else HOLDS
             checks.append(Check(outcome, f"{difference}; needs an interval not below {-MARGIN:g}"))
-        checks.append(mean_difference(chain[-1], chain[0]).more_than(0))
+        checks.append(mean_difference(rows, n, models[-1], models[0]).more_than(0))
     return checks
 
 
-def mean_difference(after: Sequence[Row], before: Sequence[Row]) -> Estimate:
+def mean_difference(rows: Rows, n: int, after: str, before: str) -> Estimate:
     """Mean over seeds of the difference in accuracy, with Student's 95 % interval."""
-    text = f"n = {after[0].n}, accuracy of {after[0].model} minus that of {before[0].model}"
-    return Estimate(*student_interval([a.value - b.value for a, b in zip(after, before, strict=True)]), text)
+    a, b = (rows.select("accuracy", model=model, n=n) for model in (after, before))
+    text = f"n = {n}, accuracy of {after} minus that of {before}"
+    return Estimate(*student_interval([x.value - y.value for x, y in zip(a, b, strict=True)]), text)
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
@@ -266,28 +223,28 @@ def tables(results: Sequence[Result]) -> list[Table]:
     for result in results:
         sizes = SIZES[result.part][result.scale]
         for n in lengths_of(result.rows):
-            head = ["model", "k = 1", *(f"k = {n // divisor}" for divisor in (*sizes.k_divisors, 1))]
+            head = ["model", "k = 1", *(f"k = {n // divisor}" for divisor in (*sizes["k_divisors"], 1))]
             cells = [[FULL, *[""] * (len(head) - 2), _cell(result.rows, FULL, n)]]
             for name, models in lines_of(sizes, n).items():
-                cells.append([name, *(_cell(result.rows, model, n) for model in models), ""])
+                cells.append([name, *(_cell(result.rows, label(model), n) for model in models), ""])
             title = f"Accuracy in %, {result.part}, n = {n:,}, mean over seeds (lowest to highest)"
             found.append(Table(title, head, cells))
     return found
 
 
 def _cell(rows: Rows, model: str, n: int) -> str:
-    return mean_in_words([100 * row.value for row in accuracies(rows, model=model, n=n)], 1)
+    return mean_in_words([100 * row.value for row in rows.select("accuracy", model=model, n=n)], 1)
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
     """Accuracy over k, at the longest n: a line per local window and start, and per seed."""
     panels = []
     for result in results:
-        sizes, rows = SIZES[result.part][result.scale], result.rows
-        n, lines = lengths_of(rows)[-1], {}
+        sizes, n = SIZES[result.part][result.scale], lengths_of(result.rows)[-1]
+        lines = {}
         for name, models in lines_of(sizes, n).items():
-            found = [row for model in models for row in accuracies(rows, model=model, n=n)]
-            lines[name] = [[(row.k, row.value) for row in found if row.seed == seed] for seed in sizes.seeds]
+            found = [row for model in models for row in result.rows.select("accuracy", model=label(model), n=n)]
+            lines[name] = [[(row.k, row.value) for row in found if row.seed == seed] for seed in sizes["seeds"]]
         levels = {"chance": RecallTask(n).chance}
         panels.append(Panel(f"{result.part}, n = {n:,}", "k", "accuracy", lines, levels, log_x=True))
     return panels

@@ -5,7 +5,7 @@ pretraining step at n = 512, k = 256, layerwise, is 1.12 times as fast as the au
 their activation memory at n = 4,096; a finetuning step is 2.4 times as fast as theirs with 32 tokens, 1.2 times with
 128, and at least 1 / 1.1 times as fast as RoBERTa's. **finetuning**: a whole process on SST-2 is twice as fast as the
 authors', and 0.85 times as fast as RoBERTa's. **inference**: at n = 16,384, k = 256, 5.3 times as fast as RoBERTa's
-with SDPA.
+with SDPA. (An earlier command measured compiled processes.)
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from ...training.data import describe_data
 from ..cells import GPU, SMOKE, measure
 from ..display import Table
 from ..finetuned import task_folder
-from ..result import Inputs, Result, in_words, join
+from ..result import Inputs, Parts, Result, in_words, join
 from ..statistics import Check, Verdict, decide
 
 TITLE = "Speed"
@@ -32,7 +32,7 @@ SAYS = "less time and memory than the authors' code"
 THREADS = 2
 """Of PyTorch, on a CPU."""
 _ALL: dict[str, tuple[str, ...]] = dict.fromkeys(("training", "training, peers", "process", "shares", "inference"), ())
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+PARTS: Parts = {
     "smoke": {"training": ()},
     "cpu": {**_ALL, "finetuning": ("tasks",)},
     "gpu": {**_ALL, "finetuning": ("tasks",)},

@@ -27,17 +27,13 @@ from ...config import LinformerConfig
 from ...modules import LinformerEncoder
 from .. import paper
 from ..cells import CPU, GPU, SMOKE, measure
-from ..display import Panel, Table
-from ..result import Inputs, Result, Row, Rows, environment, join
+from ..display import Panel, Table, pivot
+from ..result import Inputs, Parts, Result, Row, Rows, environment, join
 from ..statistics import HOLDS, UNDECIDED, Check, Estimate, Verdict, decide
 
 TITLE, WHERE = "Table 1", "Table 1, section 1"
 SAYS = "a layer takes time proportional to n, a Transformer's to n squared"
-PARTS: dict[str, dict[str, tuple]] = {
-    "smoke": {"time": (), "operations": ()},
-    "cpu": {"time": (), "operations": ()},
-    "gpu": {"time": ()},
-}
+PARTS: Parts = {"smoke": {"time": (), "operations": ()}, "cpu": {"time": (), "operations": ()}, "gpu": {"time": ()}}
 LINEAR, QUADRATIC = 1.15, 1.5
 """Limits on the exponent of n in a layer's time. n^1.5 is the sparse Transformer's."""
 SAME_COUNT, MIN_EXPONENT = 1.05, 0.9
@@ -161,18 +157,12 @@ def tables(results: Sequence[Result]) -> list[Table]:
         "Complexity as printed, and the exponent of n in the measured time (a recurrent model's grows because fewer "
         "and longer sentences take more sequential steps)"
     )
-    counts = [
-        [f"{n:,}", *(f"{row.value:,.0f}" for row in rows.select("operations_per_token", n=n))]
-        for n in dict.fromkeys(row.n for row in rows.select("operations_per_token"))
-    ]
-    return [Table(title, columns, cells), Table("Operations per token", ["n", "linformer", "transformer"], counts)]
+    counts = rows.select("operations_per_token")
+    return [Table(title, columns, cells), *pivot("Operations per token", counts, "n", "model")]
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
-    rows = join(results)
-    lines = {
-        model: [[(row.n, row.value) for row in rows.select("microseconds_per_token", model=model)]] for model in CHARTED
-    }
-    lines = {model: runs for model, runs in lines.items() if runs[0]}
+    rows = Rows(row for row in join(results).select("microseconds_per_token") if row.model in CHARTED)
     title = "Time per token at equally many tokens"
+    lines = rows.lines("model", "n")
     return [Panel(title, "n", "microseconds per token", lines, log_x=True, log_y=True)] if lines else []

@@ -25,7 +25,7 @@ written when staggered accuracies were known, the others before the first measur
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,11 @@ from ...training.restore import LAST
 from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper
 from ..display import Table
-from ..encoder import GRADED, STAGGERED, Distillation, EncoderModel, describe, distill, write_transformer
+from ..encoder import EncoderModel, distill, write_transformer
 from ..finetuned import Accuracies, near_chance, result_of, task_folder
-from ..result import Inputs, Result, Rows, in_words, join
-from ..run import CONFIG, Model, Run, Runs
-from ..scales import SCALES, Scale
+from ..result import Inputs, Parts, Result, Rows, in_words, join
+from ..run import CONFIG, STAGGERED, Model, Run, train
+from ..scales import SCALES
 from ..statistics import (
     FAILS,
     HOLDS,
@@ -67,39 +67,6 @@ POINT = 1.0
 """Of accuracy, in percent: "comparable", "similar"."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of the small models.
-
-    Attributes:
-        stages: (n, updates) of RoBERTa, from scratch and then growing; the last n is its own.
-        last: updates of each model after the stages, with the learning rate decaying to zero.
-        lr: of pretraining.
-        linformers: the first one and RoBERTa are also finetuned from scratch.
-        rate, batch_size, epochs: of finetuning; epochs by task.
-    """
-
-    stages: tuple[tuple[int, int], ...]
-    last: int
-    lr: float
-    linformers: tuple[Model, ...]
-    rate: float
-    batch_size: int
-    epochs: dict[str, int]
-
-    def runs(self, scale: Scale) -> dict[str, Run]:
-        """The pretrained models by label, of one seed; those of one n have the same number of updates."""
-        seed, (n, updates), *growth = scale.seeds[0], *self.stages
-        base = Run(Model(n), seed, "scratch", updates)
-        for n, updates in growth:
-            base = Run(Model(n), seed, "grown", updates, base)
-        found = {ROBERTA: Run(base.model, seed, "continued", self.last, base, decays=True)}
-        for model in self.linformers:
-            start = base if model.n == base.model.n else Run(Model(model.n), seed, "grown", scale.grown, base)
-            found[label(model)] = Run(model, seed, "converted", self.last, start, decays=True)
-        return found
-
-
 def label(model: Model) -> str:
     return ROBERTA if model.k is None else f"n={model.n}, k={model.k}, {model.sharing}"
 
@@ -109,27 +76,36 @@ def _linformers(n: int, ks: tuple[int, int], longer_k: int) -> tuple[Model, ...]
     return (*(Model(n, k, sharing) for k in ks for sharing in SHARINGS), Model(2 * n, longer_k))
 
 
-SIZES = {
-    "smoke": Sizes(((8, 3), (16, 3)), 4, 1e-3, (Model(16, 8),), 1e-3, 8, dict.fromkeys(NAMES, 1)),
-    "cpu": Sizes(
-        ((16, 2000), (32, 400), (64, 4000), (128, 5000)),
-        1500,
-        2e-3,
-        _linformers(128, (64, 32), 64),
-        5e-4,
-        32,
-        {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
-    ),
-    "gpu": Sizes(
-        ((128, 20000), (256, 1000), (512, 4000)),
-        2000,
-        1e-3,
-        _linformers(512, (256, 128), 256),
-        2e-5,
-        32,
-        dict.fromkeys(NAMES, 3),
-    ),
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "stages": ((8, 3), (16, 3)),
+        "last": 4,
+        "lr": 1e-3,
+        "linformers": (Model(16, 8),),
+        "finetuning": (1e-3, 8),
+        "epochs": dict.fromkeys(NAMES, 1),
+    },
+    "cpu": {
+        "stages": ((16, 2000), (32, 400), (64, 4000), (128, 5000)),
+        "last": 1500,
+        "lr": 2e-3,
+        "linformers": _linformers(128, (64, 32), 64),
+        "finetuning": (5e-4, 32),
+        "epochs": {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
+    },
+    "gpu": {
+        "stages": ((128, 20000), (256, 1000), (512, 4000)),
+        "last": 2000,
+        "lr": 1e-3,
+        "linformers": _linformers(512, (256, 128), 256),
+        "finetuning": (2e-5, 32),
+        "epochs": dict.fromkeys(NAMES, 3),
+    },
 }
+"""Of the small models. ``stages``: (n, updates) of RoBERTa, from scratch and then growing; the last n is its own.
+``last``: updates of each model after the stages, with the learning rate decaying to zero. ``lr``: of pretraining.
+``linformers``: the first one and RoBERTa are also finetuned from scratch. ``finetuning``: learning rate and batch size.
+"""
 PAPER_MODELS = {
     label(model): model
     for model in (
@@ -142,81 +118,57 @@ GRID = build_grid(GRID_LRS, (16, 32), (1, 2, 3))
 """RoBERTa's grid for GLUE (Liu et al. 2019, Table 10): ASSUMED, as the paper does not describe its finetuning."""
 
 
-# Distilled encoders
-
-
-@dataclass(frozen=True)
-class EncoderSizes:
-    """
-    Attributes:
-        models: the encoder first.
-        longer: models that are also finetuned on IMDB with twice the n, by resizing.
-        distillation: of each Linformer that is not staggered.
-        staggered: of the others, which were distilled before.
-        recipes: learning rate, batch size and epochs of finetuning, by task.
-    """
-
-    models: tuple[EncoderModel, ...]
-    longer: tuple[EncoderModel, ...]
-    distillation: Distillation
-    staggered: Distillation
-    recipes: dict[str, tuple[float, int, int]]
-    seeds: tuple[int, ...]
-
-    @property
-    def n(self) -> int:
-        return self.models[0].n
-
-    def distillation_of(self, model: EncoderModel) -> Distillation:
-        return self.staggered if model.start == STAGGERED else self.distillation
-
-    def members(self) -> dict[str, tuple[EncoderModel, int]]:
-        """Model and n by part."""
-        found = {f"{task}: {model.label}": (model, self.n) for model in self.models for task in self.recipes}
-        n = 2 * self.n
-        return found | {f"imdb: {model.label}, n = {n}": (model, n) for model in self.longer}
-
-
 _ENCODER, QUARTER, CONTROL = (EncoderModel(512, k, local_window=16 if k else 0) for k in (None, 128, 1))
 _SHARED = tuple(EncoderModel(512, k, sharing) for sharing in SHARINGS for k in (256, 128))
-_SMALL = EncoderModel(32, 8, local_window=4)
-ENCODER_SIZES = {
-    "smoke": EncoderSizes(
-        (EncoderModel(32), _SMALL),
-        (),
-        Distillation(2, 2, 2e-4, False),
-        Distillation(2, 2, 2e-4, False),
-        {"imdb": (1e-3, 8, 1)},
-        (1,),
-    ),
-    "encoder": EncoderSizes(
-        (_ENCODER, QUARTER, CONTROL, *_SHARED, *(replace(each, start=STAGGERED) for each in (QUARTER, CONTROL))),
-        (_ENCODER, QUARTER),
-        Distillation(1000, 4, 2e-4, True),
-        Distillation(1000, 4, 4e-4, True, short_seq_prob=0.0),
-        {"sst-2": (1e-4, 32, 1), "imdb": (1e-4, 16, 1), "qnli": (1e-4, 32, 1), "qqp": (1e-4, 32, 1)},
-        (1, 2, 3),
-    ),
+_SMALL: dict[str, Any] = {"max_update": 2, "batch_size": 2, "lr": 2e-4}
+_LARGE: dict[str, Any] = {"max_update": 1000, "batch_size": 4, "lr": 2e-4, "amp": True}
+ENCODER_SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "models": (EncoderModel(32), EncoderModel(32, 8, local_window=4)),
+        "longer": (),
+        "distillation": _SMALL,
+        "staggered": _SMALL,
+        "recipes": {"imdb": (1e-3, 8, 1)},
+        "seeds": (1,),
+    },
+    "encoder": {
+        "models": (_ENCODER, QUARTER, CONTROL, *_SHARED, *(replace(m, start=STAGGERED) for m in (QUARTER, CONTROL))),
+        "longer": (_ENCODER, QUARTER),
+        "distillation": _LARGE,
+        "staggered": {**_LARGE, "lr": 4e-4, "short_seq_prob": 0.0},
+        "recipes": {"sst-2": (1e-4, 32, 1), "imdb": (1e-4, 16, 1), "qnli": (1e-4, 32, 1), "qqp": (1e-4, 32, 1)},
+        "seeds": (1, 2, 3),
+    },
 }
+"""Of the distilled encoders. ``models``: the encoder first. ``longer``: also finetuned on IMDB with twice the n, by
+resizing. ``distillation``: of the Linformers, but ``staggered`` of those that were distilled before, with staggered
+windows. ``recipes``: learning rate, batch size and epochs of finetuning, by task."""
 HALF_KEEPS, QUARTER_KEEPS, WINDOW_KEEPS, SST_2 = 0.99, 0.98, 0.99, 89.0
-_NO_DROPOUT = ("model.dropout=0.0", "model.attention_dropout=0.0")
-"""A single epoch needs none, and without it attention is several times faster on a CPU."""
 
 
-def small_parts(scale: str) -> list[str]:
+def small_parts(scale: str) -> dict[str, tuple[str, ...]]:
     """Parts of the small models, first of the two that are also finetuned from scratch."""
-    labels = [ROBERTA, *map(label, SIZES[scale].linformers)]
+    labels = [ROBERTA, *map(label, SIZES[scale]["linformers"])]
     both = [each + scratch for each in labels[:2] for scratch in ("", SCRATCH)]
-    return [f"{task}: {each}" for each in [*both, *labels[2:]] for task in SIZES[scale].epochs]
+    return {f"{task}: {each}": ("data", "tasks") for each in [*both, *labels[2:]] for task in SIZES[scale]["epochs"]}
 
 
-_ON_TEXT, _ON_ENCODER = ("data", "tasks"), ("data", "tasks", "encoder")
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
-    "smoke": dict.fromkeys(small_parts("smoke"), _ON_TEXT)
-    | dict.fromkeys(ENCODER_SIZES["smoke"].members(), _ON_ENCODER),
-    "cpu": dict.fromkeys(small_parts("cpu"), _ON_TEXT),
-    "encoder": dict.fromkeys(ENCODER_SIZES["encoder"].members(), _ON_ENCODER),
-    "gpu": dict.fromkeys(small_parts("gpu"), _ON_TEXT),
+def encoder_parts(scale: str) -> dict[str, tuple[Model, int]]:
+    """Model and n of each part."""
+    sizes = ENCODER_SIZES[scale]
+    n = sizes["models"][0].n
+    found = {f"{task}: {model.label}": (model, n) for model in sizes["models"] for task in sizes["recipes"]}
+    return found | {f"imdb: {model.label}, n = {2 * n}": (model, 2 * n) for model in sizes["longer"]}
+
+
+_ON_ENCODER: Parts = {
+    scale: dict.fromkeys(encoder_parts(scale), ("data", "tasks", "encoder")) for scale in ENCODER_SIZES
+}
+PARTS: Parts = {
+    "smoke": {**small_parts("smoke"), **_ON_ENCODER["smoke"]},
+    "cpu": small_parts("cpu"),
+    "encoder": _ON_ENCODER["encoder"],
+    "gpu": small_parts("gpu"),
     "paper": {f"{task}: {each}": ("tasks",) for each in PAPER_MODELS for task in NAMES},
 }
 """Each is named by its task and its model."""
@@ -226,35 +178,46 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    (task, _, name), on_encoder = part.partition(": "), "encoder" in PARTS[scale][part]
+    task, _, name = part.partition(": ")
     configuration: dict[str, Any] = {}
-    if on_encoder:
-        model, n = ENCODER_SIZES[scale].members()[part]
-        configuration = describe(model, ENCODER_SIZES[scale].distillation_of(model))
-        job = encoder_job(task, model, n, scale, inputs)
+    if part in _ON_ENCODER.get(scale, ()):
+        model, n = encoder_parts(scale)[part]
+        configuration = {"model": asdict(model), "distillation": distillation_of(model, scale)}
+        results = finetune_encoder(task, model, n, scale, inputs)[1]
     elif scale == "paper":
-        job = paper_job(task, PAPER_MODELS[name], inputs, "cuda")
+        results = finetune(paper_job(task, PAPER_MODELS[name], inputs, "cuda"))
     else:
-        configuration = {key: getattr(SIZES[scale], key) for key in ("stages", "last", "lr")}
-        job = small_job(task, name, scale, inputs)
-    results = finetune(job)
-    if on_encoder:
-        for folder, result in zip(run_names(job.name, job.recipes), results):
-            delete_unscored(Path(job.runs, folder, result["checkpoint"]))
+        configuration = {key: SIZES[scale][key] for key in ("stages", "last", "lr")}
+        results = finetune(small_job(task, name, scale, inputs))
     return result_of(part, scale, task, name, results, inputs, configuration)
+
+
+def pretraining_runs(scale: str) -> dict[str, Run]:
+    """The pretrained small models by label, of one seed; those of one n have the same number of updates."""
+    sizes, seed = SIZES[scale], SCALES[scale].seeds[0]
+    (n, updates), *growth = sizes["stages"]
+    base = Run(Model(n), seed, "scratch", updates)
+    for n, updates in growth:
+        base = Run(Model(n), seed, "grown", updates, base)
+    found = {ROBERTA: Run(base.model, seed, "continued", sizes["last"], base, decays=True)}
+    for model in sizes["linformers"]:
+        start = base if model.n == base.model.n else Run(Model(model.n), seed, "grown", SCALES[scale].grown, base)
+        found[label(model)] = Run(model, seed, "converted", sizes["last"], start, decays=True)
+    return found
 
 
 def small_job(task: str, name: str, scale: str, inputs: Inputs) -> FinetuningJob:
     """The finetuning of a model with each seed; it is pretrained first unless it is."""
     sizes, folder = SIZES[scale], inputs.runs / scale / "table_2"
-    runs = Runs(replace(SCALES[scale], lr=sizes.lr), folder, inputs.text)
-    pretraining = sizes.runs(SCALES[scale])[name.removesuffix(SCRATCH)]
+    pretraining = pretraining_runs(scale)[name.removesuffix(SCRATCH)]
     data = task_folder(task, pretraining.model.n, inputs)
+    trained = train([pretraining], replace(SCALES[scale], lr=sizes["lr"]), folder, inputs.text)
+    lr, batch_size = sizes["finetuning"]
     slug = name.replace(", ", "-").replace("=", "").replace(" ", "")
     return FinetuningJob(
         TASKS[task],
-        str(runs.train(pretraining)[pretraining].checkpoint),
-        [Recipe(sizes.rate, sizes.batch_size, sizes.epochs[task], seed) for seed in SCALES[scale].seeds],
+        str(trained[pretraining].checkpoint),
+        [Recipe(lr, batch_size, sizes["epochs"][task], seed) for seed in SCALES[scale].seeds],
         f"finetuned/{task}-{slug}",
         str(data),
         str(folder),
@@ -264,28 +227,47 @@ def small_job(task: str, name: str, scale: str, inputs: Inputs) -> FinetuningJob
     )
 
 
-def encoder_job(task: str, model: EncoderModel, n: int, scale: str, inputs: Inputs) -> FinetuningJob:
-    """The finetuning of a model with each seed; it is distilled first unless it is."""
+def distillation_of(model: Model, scale: str) -> dict[str, Any]:
+    found: dict[str, Any] = ENCODER_SIZES[scale]["staggered" if model.start == STAGGERED else "distillation"]
+    return found
+
+
+def finetune_encoder(
+    task: str, model: Model, n: int, scale: str, inputs: Inputs
+) -> tuple[list[Path], list[dict[str, Any]]]:
+    """Finetune a model with each seed; it is distilled first unless it is.
+
+    Returns:
+        The checkpoints of the seeds, and their results.
+    """
     sizes, folder = ENCODER_SIZES[scale], inputs.runs.absolute() / scale / "table_2"
-    data, checkpoint = task_folder(task, n, inputs), write_transformer(inputs.encoder, sizes.n, folder)
+    own_n = sizes["models"][0].n
+    lr, batch_size, epochs = sizes["recipes"][task]
+    data, checkpoint = task_folder(task, n, inputs), write_transformer(inputs.encoder, own_n, folder)
     if model.k is not None:
-        checkpoint = distill(model, sizes.distillation_of(model), inputs.data, folder)[0] / MODEL
-    lr, batch_size, epochs = sizes.recipes[task]
-    return FinetuningJob(
+        checkpoint = distill(model, distillation_of(model, scale), inputs.data, folder)[0] / MODEL
+    job = FinetuningJob(
         TASKS[task],
         str(checkpoint),
-        [Recipe(lr, batch_size, epochs, seed) for seed in sizes.seeds],
-        f"finetuned/{task}-{model.name}" + f"-n{n}" * (n != sizes.n),
+        [Recipe(lr, batch_size, epochs, seed) for seed in sizes["seeds"]],
+        f"finetuned/{task}-{model.name}" + f"-n{n}" * (n != own_n),
         str(data),
         str(folder),
-        n if n != sizes.n else None,
+        n if n != own_n else None,
         overrides=(
-            f"common.amp={str(sizes.distillation.amp).lower()}",
+            f"common.amp={str('amp' in sizes['distillation']).lower()}",
             "dataset.num_workers=0",
             "optimizer._name=fused_adam",
-            *_NO_DROPOUT,
+            "model.dropout=0.0",  # a single epoch needs none, and without it a CPU is several times faster
+            "model.attention_dropout=0.0",
         ),
     )
+    results = finetune(job)
+    names = run_names(job.name, job.recipes)
+    checkpoints = [Path(job.runs, name, result["checkpoint"]) for name, result in zip(names, results)]
+    for path in checkpoints:
+        delete_unscored(path)
+    return checkpoints, results
 
 
 def delete_unscored(scored: Path) -> None:
@@ -337,8 +319,7 @@ ARRAYS = {"table-2": slurm_jobs, "pretraining": slurm_pretraining}
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows = join(results)
-    on_encoder = "Transformer" in {row.model for row in rows}
-    if on_encoder:
+    if rows.find("accuracy", model="Transformer"):
         return encoder_verdicts(rows, results[0].scale)
     return small_verdicts(rows, has_scratch=bool(rows) and results[0].scale != "paper")
 
@@ -349,17 +330,26 @@ def small_verdicts(rows: Rows, has_scratch: bool) -> list[Verdict]:
     n = min((row.n for row in rows), default=0)
     sizes = ((n, n // 4), (n, n // 2), (2 * n, n // 2))
     quarter, half, longer = ([label(Model(*size, sharing)) for sharing in SHARINGS] for size in sizes)
-    comparable = [
-        check_difference(found, ROBERTA, model, [task], lambda each: each.at_most(POINT))
-        for task in tasks
-        for model in quarter
-    ]
+    at_most, within = (lambda each: each.at_most(POINT)), (lambda each: each.within(-POINT, POINT))
+    pairs = [(long, short) for long, short in zip(longer, half) if long in found.models]
     outperforms = [check_difference(found, model, ROBERTA, tasks) for model in half]
-    layerwise = [check_difference(found, half[2], other, tasks) for other in half[:2]]
-    similar = [
-        check_difference(found, long, short, tasks, lambda each: each.within(-POINT, POINT))
-        for long, short in zip(longer, half)
-        if long in found.models
+    claims: list[tuple[str, str, list[Check]]] = [
+        (
+            "comparable",
+            "Finetuned, the Linformer is comparable to RoBERTa.",
+            [check_difference(found, ROBERTA, model, [task], at_most) for task in tasks for model in quarter],
+        ),
+        ("k", "At k = n / 2 the Linformer slightly outperforms RoBERTa.", check_any(outperforms)),
+        (
+            "sharing",
+            "Of the three ways to share E and F, layerwise sharing has the best accuracy.",
+            [check_difference(found, half[2], other, tasks) for other in half[:2]],
+        ),
+        (
+            "n",
+            "Pretrained at twice the n, a Linformer of the same k has similar results.",
+            [check_difference(found, long, short, tasks, within) for long, short in pairs],
+        ),
     ]
     pretraining = [
         check_difference(found, model, model + SCRATCH, [task], name=f"{model}, pretrained minus from scratch")
@@ -367,12 +357,6 @@ def small_verdicts(rows: Rows, has_scratch: bool) -> list[Verdict]:
         for model in (ROBERTA, half[0])
         if has_scratch
     ]
-    claims = (
-        ("comparable", "Finetuned, the Linformer is comparable to RoBERTa.", comparable),
-        ("k", "At k = n / 2 the Linformer slightly outperforms RoBERTa.", check_any(outperforms)),
-        ("sharing", "Of the three ways to share E and F, layerwise sharing has the best accuracy.", layerwise),
-        ("n", "Pretrained at twice the n, a Linformer of the same k has similar results.", similar),
-    )
     learned = [check_difference(found, ROBERTA, ROBERTA + SCRATCH, tasks)] if has_scratch else []
     remarks = [f"{task} is skipped because it is near chance: {best}" for task, best in skipped.items()]
     return [
@@ -416,31 +400,24 @@ def _unmeasured(text: str, tasks: Sequence[str]) -> Check:
 
 
 def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
-    found, models, n = Accuracies(rows), ENCODER_SIZES[scale].models, ENCODER_SIZES[scale].n
-    tasks = list(ENCODER_SIZES[scale].recipes)
-    windowed = next(m for m in models if m.k == n // 4 and m.local_window and m.start == GRADED)
+    found, models, tasks = Accuracies(rows), ENCODER_SIZES[scale]["models"], list(ENCODER_SIZES[scale]["recipes"])
+    n = models[0].n
+    windowed = next(m for m in models if m.k == n // 4 and m.local_window and m.start != STAGGERED)
     control, staggered = replace(windowed, k=1), replace(windowed, start=STAGGERED)
     half, quarter = ([m.label for m in models if m.k == k and not m.local_window] for k in (n // 2, n // 4))
     window = [check_kept(found, windowed.label, tasks, WINDOW_KEEPS)]
     if sst_2 := found.find("sst-2", windowed.label):
         window.append(decide(sst_2.value >= SST_2, f"sst-2: {in_words(sst_2)} %; needs ≥ {SST_2:g}"))
     kept = "Distilled, a Linformer of k = n / {} is {}as accurate as its Transformer."
-    claims = (
-        ("half", kept.format(2, ""), [check_kept(found, model, tasks, HALF_KEEPS) for model in half]),
-        ("quarter", kept.format(4, "almost "), [check_kept(found, model, tasks, QUARTER_KEEPS) for model in quarter]),
-        ("window", kept.format("4 with a local window", ""), window),
-        (
-            "E and F",
-            "Next to a local window, E and F raise the accuracy on long inputs.",
-            [check_difference(found, windowed.label, control.label, ["imdb"])],
-        ),
-        (
-            "graded",
-            "Distilled, graded windows keep more accuracy on short inputs than staggered ones.",
-            [check_difference(found, windowed.label, staggered.label, ["qnli"])],
-        ),
-    )
-    return [Verdict(name, claim, checks) for name, claim, checks in claims]
+    more = "Next to a local window, E and F raise the accuracy on long inputs."
+    graded = "Distilled, graded windows keep more accuracy on short inputs than staggered ones."
+    return [
+        Verdict("half", kept.format(2, ""), [check_kept(found, model, tasks, HALF_KEEPS) for model in half]),
+        Verdict("quarter", kept.format(4, "almost "), [check_kept(found, m, tasks, QUARTER_KEEPS) for m in quarter]),
+        Verdict("window", kept.format("4 with a local window", ""), window),
+        Verdict("E and F", more, [check_difference(found, windowed.label, control.label, ["imdb"])]),
+        Verdict("graded", graded, [check_difference(found, windowed.label, staggered.label, ["qnli"])]),
+    ]
 
 
 # Table
@@ -456,15 +433,11 @@ def tables(results: Sequence[Result]) -> list[Table]:
         row = next(row for row in rows if row.model == model)
         key = (row.n * 512 // n, row.k and row.k * 512 // n, row.sharing or "RoBERTa-base")
         printed = {} if model.endswith(SCRATCH) else paper.TABLE_2.get(key, {})
-        ours = {task: in_words(found.find(task, model), 4) for task in NAMES}
+        ours = [
+            in_words(found.find(task, model), 4) + (f" (paper {printed[task]})" if printed else "") for task in NAMES
+        ]
         mean = found.mean(model, [task for task in NAMES if task not in skipped])
-        cells.append(
-            [
-                model,
-                *(ours[task] + (f" (paper {printed[task]})" if printed else "") for task in NAMES),
-                f"{mean.value:.2f}" if mean else "-",
-            ]
-        )
+        cells.append([model, *ours, f"{mean.value:.2f}" if mean else "-"])
     without = f", without {', '.join(skipped)}, near chance" if skipped else ""
     title = (
         f"Accuracy in percent, median over seeds [lowest, highest]; mean over tasks{without}; in parentheses "

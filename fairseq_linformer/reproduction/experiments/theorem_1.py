@@ -13,27 +13,41 @@ interval (Wilson, heads times columns) in one; not enough evidence if it is belo
 after w a rank of 1 is enough, P w w^T / ||w||^2, and the theorem says nothing.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
 
 import torch
 
 from ...analysis import theorem1
 from ...analysis.heads import build_heads, neighbor_head, powers_of_two, random_head
 from ..display import Panel, Table
-from ..result import Inputs, Result, Row, Rows, join, significant
+from ..result import Inputs, Parts, Result, Row, Rows, environment, join, repeated, significant
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict, wilson
-from ..theorems import EPSILON, SEED, mean_of, measure_heads
 
 TITLE, WHERE = "Theorem 1", "Theorem 1, appendix A"
 SAYS = "attention is low rank: a P~ of rank log(n) has P~ w near P w"
 EPSILONS = (0.3, 0.5, 0.7)
 """eps^2 - eps^3 is largest at 2/3."""
 MIN_K = 8
-PARTS: dict[str, dict[str, tuple]] = {scale: {"heads": ()} for scale in ("smoke", "cpu")}
+EPSILON, SEED = 0.5, 1
+"""Of the charts, and of theorem 2; and of heads and draws."""
+SIZES = {"smoke": ([16, 32], 8, 4), "cpu": ([128, 512, 2048], 64, 60)}
+"""Lengths, width of a head and draws of R, by scale; also of theorem 2."""
+PARTS: Parts = {scale: {"heads": ()} for scale in SIZES}
+Measure = Callable[[list[int], int, int], Iterator[Row]]
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     return measure_heads(part, scale, inputs, measure)
+
+
+def measure_heads(part: str, scale: str, inputs: Inputs, measure: Measure) -> Result:
+    """The rows of ``measure`` for the lengths, width and draws of a scale."""
+    lengths, width, draws = SIZES[scale]
+    rows = Rows(measure(lengths, width, draws))
+    configuration = {"lengths": lengths, "width": width, "draws": draws, "seed": SEED}
+    return Result(part, scale, rows, environment(inputs, "none: heads of a seed"), configuration)
 
 
 def measure(lengths: list[int], width: int, draws: int) -> Iterator[Row]:
@@ -46,12 +60,9 @@ def measure(lengths: list[int], width: int, draws: int) -> Iterator[Row]:
                 fields = {"k": k, "epsilon": epsilon, "head_dim": width, **at}
                 yield Row(metric="best_rank_k", value=significant(share), unit="share of columns w of V", **fields)
             holds = theorem1.probabilities(head, ks, EPSILONS, draws, generator)
-            for i, k in enumerate(ks):
-                for j, epsilon in enumerate(EPSILONS):
-                    found = mean_of(holds[:, i, j].tolist())
-                    yield Row(
-                        metric="theorem", **found, unit="probability, mean over draws", k=k, epsilon=epsilon, **at
-                    )
+            for (i, k), (j, epsilon) in itertools.product(enumerate(ks), enumerate(EPSILONS)):
+                found = {**repeated(holds[:, i, j].tolist(), fmean), "unit": "probability, mean over draws"}
+                yield Row(metric="theorem", **found, k=k, epsilon=epsilon, **at)
 
 
 def bounded(rows: Rows, metric: str) -> list[tuple[Row, float]]:
@@ -113,14 +124,13 @@ def tables(results: Sequence[Result]) -> list[Table]:
 def chart(results: Sequence[Result]) -> list[Panel]:
     """The probability by k, and the bound of the proof."""
     rows = join(results).select("theorem", epsilon=EPSILON)
-    lines: dict[str, list] = {}
-    for row in rows:
-        lines.setdefault(f"{row.source}, n = {row.n}", [[]])[0].append((row.k, row.value))
-    dashed = []
-    for n in dict.fromkeys(row.n for row in rows):
-        bounds = {row.k: theorem1.theorem_bound(n, row.k, EPSILON) for row in rows if row.n == n}
-        if points := sorted((k, bound) for k, bound in bounds.items() if bound > 0):
-            dashed.append(f"bound of the proof, n = {n}")
-            lines[dashed[-1]] = [points]
+    bounds = Rows(Row(row, value=bound) for row, bound in bounded(rows, "theorem"))
+    lines = {
+        f"{source}, {n}": runs
+        for source in dict.fromkeys(row.source for row in rows)
+        for n, runs in rows.select("theorem", source=source).lines("n", "k", "n = {}").items()
+    }
+    dashed = bounds.select("theorem", source="random").lines("n", "k", "bound of the proof, n = {}")
     title = f"Theorem 1, eps = {EPSILON}"
-    return [Panel(title, "k", "probability that P w is within eps", lines, {}, dashed, log_x=True)] if rows else []
+    panel = Panel(title, "k", "probability that P w is within eps", {**lines, **dashed}, {}, list(dashed), log_x=True)
+    return [panel] if rows else []

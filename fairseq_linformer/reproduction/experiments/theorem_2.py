@@ -9,21 +9,23 @@ k is 9 d log(d) / eps^2 or 5 log(n) / eps^2, whichever is smaller. At d = 64 it 
 depend on n is not what was tested.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 import torch
 
 from ...analysis import theorem2
 from ...analysis.heads import build_heads, powers_of_two, random_head
 from ..display import Panel, Table
-from ..result import Inputs, Result, Row, Rows, join
+from ..result import Inputs, Parts, Result, Row, Rows, join, repeated
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict
-from ..theorems import EPSILON, SEED, mean_of, measure_heads
+from .theorem_1 import EPSILON, SEED, SIZES, measure_heads
 
 TITLE, WHERE = "Theorem 2", "Theorem 2, appendix B"
 SAYS = "linear attention: E and F of a k that does not depend on n"
-PARTS: dict[str, dict[str, tuple]] = {scale: {"heads": ()} for scale in ("smoke", "cpu")}
+PARTS: Parts = {scale: {"heads": ()} for scale in SIZES}
 PROOF, NOTHING = "proof, delta = 2^-n", "F = 0"
 """Approximations of P V, as ``analysis.theorem2.candidates`` names them."""
 MIN_K = 16
@@ -42,19 +44,11 @@ def measure(lengths: list[int], width: int, draws: int) -> Iterator[Row]:
     for n, head in zip(lengths, build_heads(random_head, lengths, width, SEED)):
         stated = math.ceil(theorem2.stated_k(n, width, EPSILON).k)
         for k in sorted({*powers_of_two(MIN_K, n), min(n, stated)}):
-            shares = theorem2.shares_within([head], k, EPSILON, max(3, draws // 10), generator)
-            for approximation in (PROOF, NOTHING):
-                for norm in NORMS:
-                    yield Row(
-                        metric=f"{norm}_within_eps",
-                        **mean_of(shares[approximation][norm]),
-                        unit="share of rows, mean over draws",
-                        approximation=approximation,
-                        source="random",
-                        n=n,
-                        head_dim=width,
-                        k=k,
-                    )
+            shares = theorem2.shares_within(head, k, EPSILON, max(3, draws // 10), generator)
+            for approximation, norm in itertools.product((PROOF, NOTHING), NORMS):
+                found = {**repeated(shares[approximation][norm], fmean), "unit": "share of rows, mean over draws"}
+                at = {"approximation": approximation, "source": "random", "n": n, "head_dim": width, "k": k}
+                yield Row(metric=f"{norm}_within_eps", **found, **at)
 
 
 def at_stated_k(rows: Rows, norm: str) -> list[tuple[Row, Row]]:
@@ -112,12 +106,11 @@ def tables(results: Sequence[Result]) -> list[Table]:
 
 def chart(results: Sequence[Result]) -> list[Panel]:
     """Rows within eps by k, with the E and F of the proof, and with F = 0."""
-    lines: dict[str, list] = {}
-    for row in join(results).select("spectral_within_eps"):
-        if row.approximation in (PROOF, NOTHING):
-            name = "proof" if row.approximation == PROOF else NOTHING
-            lines.setdefault(f"{name}, n = {row.n}", [[]])[0].append((row.k, row.value))
-    lines = {name: [sorted(runs[0])] for name, runs in lines.items()}
-    dashed = [name for name in lines if name.startswith(NOTHING)]
+    rows = join(results)
+    proof, nothing = (
+        rows.select("spectral_within_eps", approximation=each).lines("n", "k", f"{name}, n = {{}}")
+        for each, name in ((PROOF, "proof"), (NOTHING, NOTHING))
+    )
     title = f"Theorem 2, ||V||_2, eps = {EPSILON}"
-    return [Panel(title, "k", "share of rows within eps", lines, {}, dashed, log_x=True)] if lines else []
+    panel = Panel(title, "k", "share of rows within eps", {**proof, **nothing}, {}, list(nothing), log_x=True)
+    return [panel] if rows else []
