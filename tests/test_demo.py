@@ -41,7 +41,6 @@ def is_whole(checkpoint) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_demo(tmp_path, wheel_environment, tmp_path_factory):
     run = wheel_environment, tmp_path_factory.mktemp("empty")
     first = start(tmp_path, *run)

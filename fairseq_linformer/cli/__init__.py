@@ -16,7 +16,7 @@ from typing import NoReturn
 from ..errors import first_line
 from ..signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, report, reproduce, submit
-from .parsers import HelpFormatter, Parser, UnknownOption
+from .parsers import HelpFormatter, Parser
 
 NAME = "fairseq-linformer"
 SPIN_COUNT = "1000"
@@ -75,10 +75,6 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(f"{name} failed: {first_line(error)}")
         command = _INSTALL.get(package, f"pip install {package}")
         sys.exit(f"{name} needs {package}, which is not installed; run: {command}")
-    except UnknownOption as error:
-        command = f"{NAME} {arguments[0]}"
-        print(f"{command}: error: {error}; see {command} --help", file=sys.stderr)
-        sys.exit(2)
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
     except Exception as error:  # damaged files and full disks can raise anything anywhere
@@ -94,10 +90,13 @@ def _is_missing(package: str) -> bool:
 
 def _run(arguments: list[str]) -> None:
     parser = build_parser()
-    options, unparsed = parser.parse_known_args(arguments)
-    options.unparsed = unparsed
-    if options.unparsed and not getattr(options, "accepts_unparsed", False):
-        parser.error(f"unrecognized arguments: {' '.join(' '.join(options.unparsed).splitlines())}")
+    options, rest = parser.parse_known_args(arguments)
+    if "overrides" in options:  # argparse collects only those before the first option
+        options.overrides += [word for word in rest if not word.startswith("-")]
+        rest = [word for word in rest if word.startswith("-")]
+    options.sbatch_options = rest if getattr(options, "slurm", False) else []
+    if rest and not options.sbatch_options:
+        options.parser.error(f"unrecognized arguments: {' '.join(' '.join(rest).splitlines())}")
     # fairseq configures the root logger to print everything.
     logging.basicConfig()
     logging.getLogger().setLevel(logging.WARNING)

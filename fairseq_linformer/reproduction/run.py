@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.files import read_checkpoint, training_seconds, write_checkpoint
+from ..checkpoints.files import LAST, read_checkpoint, training_seconds, write_checkpoint
 from ..checkpoints.resize import resize
 from ..checkpoints.roberta import from_roberta
 from ..config import PROJECTION_INITS, LinformerConfig
@@ -30,7 +30,6 @@ from ..models.shapes import PADDING_IDX
 from ..resources import CONFIGS
 from ..training import local, run_folder
 from ..training.job import PATH_OPTIONS, TrainingJob, quote
-from ..training.restore import LAST
 from .result import Inputs
 from .scales import VALID_BATCHES, Scale
 from .text import claim_runs, find_shards
@@ -249,7 +248,7 @@ class Runs:
         job = self.job(run, checkpoint)
         # A complete run may have been moved together with what it was trained from.
         ignore = PATH_OPTIONS if (folder / run_folder.DONE).exists() else ()
-        local.train(job, run.updates, ignore, "move it away, or use another --runs")
+        local.train(job, ignore)
         return Trained(folder, run.model, checkpoint)
 
     def job(self, run: Run, checkpoint: Path | None) -> TrainingJob:

@@ -1,4 +1,4 @@
-"""Command-line arguments of a training job."""
+"""Command-line arguments of a training job, of ``submit`` and of its worker processes."""
 
 import argparse
 import os
@@ -51,19 +51,7 @@ def parse_job_arguments(words: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def build_training_job(options: argparse.Namespace, processes: int) -> "TrainingJob":
-    """Build the ``TrainingJob`` of these options; ValueError if an option is invalid."""
+    """Build the ``TrainingJob`` of these options."""
     from .job import TrainingJob  # imports fairseq, which takes seconds
 
-    for word in options.overrides:
-        if "=" not in word and not word.startswith("~"):
-            raise ValueError(f"overrides must be KEY=VALUE, such as +run=n512-k256-layerwise, got {word}")
-    if options.name:
-        check_run_name(options.name, options.runs)
     return TrainingJob(options.config, tuple(options.overrides), processes, options.device, options.runs, options.name)
-
-
-def check_run_name(name: str, runs: str | Path) -> None:
-    """Raise ValueError unless ``name`` is a path inside ``runs``."""
-    path = Path(name)
-    if path.is_absolute() or not path.parts or ".." in path.parts:
-        raise ValueError(f"--name must be a path inside {runs}, got {name}")

@@ -34,7 +34,6 @@ from .stopping import StopRequest, stop_after_update
 
 logger = logging.getLogger(__name__)
 logger.setLevel(logging.INFO)  # fairseq silences all ranks but the first
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 TIMEOUT = timedelta(minutes=30)
 """Of collective operations. PyTorch's 10 minutes are too few for rank 0 to write a large checkpoint to a busy file
 system while the others wait."""
@@ -46,9 +45,7 @@ def main(words: list[str] | None = None) -> int:
     request = StopRequest()
     request.listen()
     try:
-        if missing := [name for name in VARIABLES if not os.environ.get(name, "").isdigit()]:
-            raise ValueError(f"{missing[0]} is not set; start workers with scripts/torchrun.sh or `submit`")
-        rank, world_size, local_rank = (int(os.environ[name]) for name in VARIABLES)
+        rank, world_size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
         job = build_training_job(parse_job_arguments(words), world_size)
         if (job.folder / DONE).exists():
             check_run_folder(job)
@@ -93,23 +90,21 @@ def _train(cfg: Any, rank: str) -> int:
     # fairseq also creates groups of its own, which have PyTorch's timeout and not that of the default group.
     dist.init_process_group = partial(dist.init_process_group, timeout=TIMEOUT)
     dist.new_group = partial(dist.new_group, timeout=TIMEOUT)
-    try:
-        distributed_utils.call_main(cfg, partial(_train_in_group, rank))
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
-    return 0
 
-
-def _train_in_group(rank: str, cfg: Any) -> None:
-    try:
+    def train_in_group(cfg: Any) -> None:
         world_size = dist.get_world_size() if dist.is_initialized() else 1
         logger.info("%s on %s: world size %d", rank, socket.gethostname(), world_size)
         train.main(cfg)
+
+    try:
+        distributed_utils.call_main(cfg, train_in_group)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
     except Exception as error:
         cause = root_cause(error)
-        failure = f"{rank} on {socket.gethostname()} failed: {type(cause).__name__}: {first_line(cause)}"
-        logger.exception(failure)
-        raise SystemExit(1) from None
+        logger.exception(f"{rank} on {socket.gethostname()} failed: {type(cause).__name__}: {first_line(cause)}")
+        return 1
+    return 0
 
 
 def _configure_log(*files: Path) -> None:

@@ -154,46 +154,29 @@ PLAN = section(
     "",
     """
     --gpu v200 -> v200.*v100-16gb
-    --gpus 0 -> gpus .*0
-    --gpus -8 -> gpus .*-8
     --gpus 96 -> gpus .*96
-    --utilization 0 -> utilization .*0
     --utilization 35 -> utilization .*35
-    --utilization nan -> utilization .*nan
-    --check model.dropout=0 -> --check takes only CONFIG and --gpu
-    --cheque -> --cheque
+    --cheque -> unrecognized arguments: --cheque
     nowhere.yaml -> nowhere.yaml does not exist
-    text.txt -> text.txt
     bad/folder -> bad/folder
     bad/config.yaml -> bad/config.yaml
     bad/list.yaml -> bad/list.yaml
-    bad/class.yaml -> bad/class.yaml
     bad/names.yaml -> bad/names.yaml.*modle
-    configs/pretrain/base.yaml configs/pretrain/base.yaml -> second configuration
-    model.projected_dim=0 -> projected_dim must .*0
+    configs/pretrain/base.yaml configs/pretrain/base.yaml -> mismatched input 'base.yaml'
     model.projected_dim=600 -> projected_dim must .*600
     model.projected_dim=many -> projected_dim .*many
-    model.projected_dim=[1,2] -> projected_dim .*1.*2
     model.droput=0 -> droput
     model.dropout=2 -> dropout must .*2
     model.dropout=abc -> abc
-    +model.encoder_layers=0 -> encoder_layers must be at least 1, got 0
     +model.encoder_attention_heads=5 -> encoder_attention_heads must divide .*5
     model.sharing=rows -> 'rows'
     model._name=gpt -> gpt
-    task.tokens_per_sample=0 -> tokens_per_sample must be at least 1, got 0
     task.tokens_per_sample=-5 -> tokens_per_sample must be at least 1, got -5
     dataset.batch_size=0 -> batch_size .*0
-    dataset.batch_size=-3 -> batch_size .*-3
-    optimization.update_freq=[0] -> update_freq.*0
     optimization.update_freq=[] -> update_freq.*None
-    optimization.max_update=0 -> max_update .*0
     optimizer=sgd -> sgd
-    optimizer._name=sgd -> optimizer._name .*sgd
     +run=nothing -> nothing
-    common.fp16=maybe -> maybe
     ~nothing -> nothing
-    model.dropout=${oc.env:HOME} -> dropout
     model.dropout='${nothing}' -> nothing
     """,
 )
@@ -205,19 +188,14 @@ SUBMIT = [
         "task.data=data",
         """
         --nodes=3 -> 128 micro-batches.* 24
-        --nodes=0 -> --nodes must be at least 1, got 0
+        --nodes=0 -> --nodes and --ntasks-per-node must be at least 1, got 0
         --nodes=many -> --nodes.*'many'
-        --ntasks-per-node=-1 -> --ntasks-per-node must be at least 1, got -1
         --device=tpu -> --device.*'tpu'.*cuda
-        --name=../mine -> --name must .*\\.\\./mine
-        --name=/tmp/mine -> --name must .*/tmp/mine
-        --name=. -> --name must
         --runs= -> --runs: must not be empty
         --array=figure-4 -> figure-4.*figure-3a
         --array=table-2 -> --tasks
-        --array=figure-3b task.data=nowhere -> n1024-roberta: task.data.*nowhere
-        --array=figure-3a --name=mine -> --name.*mine
-        --array=figure-3a --config=mine.yaml -> --config.*mine.yaml
+        --array=figure-3b task.data=nowhere -> task.data.*nowhere
+        --array=figure-3a --name=mine -> --name
         --tasks=data -> --tasks needs --array table-2
         nonsense -> nonsense
         """,
@@ -229,11 +207,9 @@ SUBMIT = [
         """
         +run=n512-roberta -> task.data is not set
         task.data=nowhere -> task.data needs .*nowhere
-        task.data=text.txt -> task.data needs .*text.txt
         task.data=bad/no-dict -> task.data needs .*dict.txt
         task.data=bad/no-train -> bad/no-train/train.idx does not exist
         task.data=data:nowhere -> nowhere/train.idx does not exist
-        task.data=data --config=nowhere.yaml -> nowhere.yaml does not exist
         task.data=data --config=bad/class.yaml -> bad/class.yaml
         task.data=data model.projekted_dim=5 -> projekted_dim
         "task.data=data 'optimizer.adam_betas=__import__(\\"os\\").mkdir(\\"executed\\")'" -> adam_betas=__import__
@@ -249,26 +225,17 @@ FINETUNE = [
         "options",
         "sst-2 mlm/model.pt --data task --source glue --device cpu",
         """
-        --lr 0 -> --lr must .*0.0
         --lr nan -> --lr must .*nan
         --lr ten -> --lr.*'ten'
         --lr '' -> --lr: must not be empty
-        --lr 1e-5,1e-5 -> --lr must not repeat.*1e-05, 1e-05
         --max-epoch 0 -> --max-epoch must .*0
-        --batch-size 0 -> --batch-size must .*0
+        --epochs 3 -> unrecognized arguments: --epochs .did you mean --max-epoch
         --batch-size -8 -> --batch-size must .*-8
-        --seed -1 -> --seed must .*-1
         --seed 99999999999 -> --seed must .*4294967295.*99999999999
-        --seed 1,1 -> --seed.*1, 1
         --dry-run -> task is not prepared, and --dry-run writes nothing
-        --partition=gpu -> --partition=gpu.*--slurm
-        --batch 3 -> unknown option --batch
-        --name ../up -> --name must .*\\.\\./up
-        --name /tmp/up -> --name must .*/tmp/up
-        --max-positions 0 -> --max-positions must .*0
+        --partition=gpu -> --partition=gpu
         --max-positions 100000000 -> --max-positions must .*1,048,576.*100000000
         --truncation middle -> 'middle'
-        --runs '' -> --runs: must not be empty
         --data '' -> --data: must not be empty
         --sentencepiece-model nowhere.model -> nowhere.model does not exist
         --sentencepiece-model bad/noise.model -> noise.model
@@ -282,14 +249,9 @@ FINETUNE = [
         """
         nonsense -> nonsense
         common.seed=5 -> common.seed=5 cannot be overridden: TASK, CHECKPOINT and
-        model.sharing=none -> model.sharing=none cannot be overridden
         optimization={lr:[0.5]} -> optimization={lr:\\[0.5\\]} cannot be overridden
-        lr_scheduler=fixed -> lr_scheduler=fixed cannot be overridden
-        checkpoint.best_checkpoint_metric=loss -> checkpoint.best_checkpoint_metric=loss cannot be overridden
-        task.num_classes=3 -> task.num_classes=3 cannot be overridden
-        optimization.update_freq=[2] -> optimization.update_freq=\\[2\\] cannot be overridden
+        model.max_positions=8 -> model.max_positions=8 cannot be overridden
         optimization.nope=3 -> nope
-        model.droput=1 -> droput
         """,
     ),
     *section(
@@ -297,13 +259,11 @@ FINETUNE = [
         "checkpoints and data",
         "",
         """
-        sst-3 mlm/model.pt -> 'sst-3'.*sst-2
+        sst2 mlm/model.pt -> 'sst2'.*did you mean sst-2
         own mlm/model.pt --data data --device cpu -> --data must be a folder that .*prepare own.*data
         sst-2 nowhere.pt --data task --source glue --device cpu -> nowhere.pt is not a file
         sst-2 bad/half.pt --data task --source glue --device cpu -> half.pt is truncated
-        sst-2 bad/empty.pt --data task --source glue --device cpu -> empty.pt is truncated
         sst-2 bad/code.pt --data task --source glue --device cpu -> code.pt contains code
-        sst-2 bad/old-code.pt --data task --source glue --device cpu -> old-code.pt contains code
         sst-2 bad/pickle.pt --data task --source glue --device cpu -> pickle.pt is truncated, or is not
         sst-2 bad/list.pt --data task --source glue --device cpu -> list.pt has no 'model'
         sst-2 mlm/model.pt --data bad/full --source glue --device cpu -> bad/full

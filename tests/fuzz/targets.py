@@ -36,8 +36,7 @@ from fairseq_linformer.models.dictionaries import read_dictionary, read_labels
 from fairseq_linformer.models.fairseq_fixes import evaluate_literal
 from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
 from fairseq_linformer.training.compose import compose_config
-from fairseq_linformer.training.restore import is_intact
-from fairseq_linformer.training.run_folder import read_config
+from fairseq_linformer.training.run_folder import is_intact, read_config
 
 ROOT = Path(__file__).parents[2]
 NAMES = """

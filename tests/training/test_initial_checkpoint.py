@@ -11,7 +11,7 @@ from fairseq_linformer.training.recipe import CONFIG, Recipe
 
 from .. import fairseq_commands
 
-KINDS = [("ours", None), ("ours", 8), ("none", 8), ("roberta", None), ("roberta", 8), ("authors", None)]
+KINDS = [("ours", None), ("none", 8), ("roberta", 8), ("authors", None)]
 
 
 @pytest.mark.parametrize("kind, n", KINDS)

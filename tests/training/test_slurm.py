@@ -14,7 +14,7 @@ import pytest
 from . import jobs
 from .cluster import Cluster, why_not
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [pytest.mark.nightly, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
 UPDATES = 14
 SAME = {"model.dropout": 0, "model.attention_dropout": 0, "dataset.curriculum": 99}

@@ -182,7 +182,7 @@ def run_on_encoder(label: str, scale: str, inputs: Inputs) -> Result:
     seeds = []
     for seed in sizes.seeds:
         job = encoder_job(sizes, start, shard, f"{model.name}-seed{seed}", seed)
-        local.train(job, sizes.updates)
+        local.train(job)
         seeds.append(Trained(job.folder, Model(sizes.n, model.k), start))
     rows = Rows(comparison.perplexity_rows(label, seeds, text, "cpu"))
     before = significant(compute_perplexity(start, shard).bits)
