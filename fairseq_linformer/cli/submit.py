@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import replace
 
-from ..training.arguments import BASE, add_arguments, build_training_job
+from ..training.arguments import BASE, add_arguments
 from .parsers import add_command
 
 
@@ -37,6 +37,7 @@ def add_parser(commands) -> None:
 
 def _submit(options: argparse.Namespace) -> str:
     from ..reproduction.experiments import array_jobs
+    from ..training.job import TrainingJob
     from ..training.slurm import layout, submit
 
     if min(options.nodes, options.ntasks_per_node) < 1:
@@ -48,7 +49,9 @@ def _submit(options: argparse.Namespace) -> str:
     if not options.array:
         if options.tasks is not None:
             raise ValueError("--tasks needs --array table-2")
-        return submit([build_training_job(options, processes)], sbatch_options, dry_run=options.dry_run)
+        words = tuple(options.overrides)
+        job = TrainingJob(options.config, words, processes, options.device, options.runs, options.name)
+        return submit([job], sbatch_options, dry_run=options.dry_run)
     if options.name or options.config != BASE:
         raise ValueError("--name and --config cannot be used with --array, whose members have their own")
     jobs = [

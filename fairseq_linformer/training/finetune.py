@@ -27,7 +27,7 @@ from .data import copy_companions, describe_data, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
 from .job import TrainingJob
 from .recipe import CONFIG, Recipe, run_names
-from .run_folder import CHECKPOINTS, DONE, check_run_folder, training_provenance
+from .run_folder import CHECKPOINTS, check_run_folder, training_provenance
 
 FIXED = """
     task criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
@@ -82,11 +82,6 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
     Raises:
         KeyboardInterrupt: training was stopped by a signal; call again to resume.
     """
-    untrained = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
-    if untrained and job.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"PyTorch finds no GPU for the untrained run {untrained[0]}; wait for its Slurm job, or use --device cpu"
-        )
     checkpoint, trainings = open_job(job, dry_run)
     for training in trainings:
         check_run_folder(training)

@@ -12,6 +12,7 @@ between the lowest and the highest known (``benchmark/gpus.py``):
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,15 +68,7 @@ class Memory(NamedTuple):
 
 
 class PlannedRun:
-    """A pretraining run whose step can be built on the meta device.
-
-    Args:
-        config: a YAML of ``fairseq-hydra-train``, or an override of the ``base.yaml`` above it.
-        overrides: hydra overrides.
-
-    Raises:
-        ValueError: the configuration is invalid, or has an option that the plan does not cover.
-    """
+    """A pretraining run whose step can be built on the meta device: a YAML of ``fairseq-hydra-train`` and overrides."""
 
     def __init__(self, config: str | Path, overrides: Sequence[str] = ()):
         self.cfg: DictConfig = compose_config(config, overrides)
@@ -114,7 +107,9 @@ class PlannedRun:
 
     def operations(self) -> int:
         """Operations of an update on all GPUs, recomputation included. They are proportional to the sequences."""
-        (count,) = self._at_full_depth(lambda layers: [self._count_operations(layers)])
+        build = partial(self._build_step, 1, self.recomputes)
+        with gpu_kernels(self.num_masked):
+            (count,) = self._at_full_depth(lambda layers: [count_flops(build(layers)[2])])
         return count * (self.tokens_per_update // self.n)
 
     def _at_full_depth(self, measure: Callable[[int], Sequence[int]]) -> list[int]:
@@ -139,10 +134,6 @@ class PlannedRun:
         peak = max(sizes["Total"] for sizes in tracker.get_tracker_snapshot("peak").values())
         w, g, o = (sum(t.nbytes for t in part) for part in parts)
         return w, g, o, peak - w - g - o
-
-    def _count_operations(self, layers: int) -> int:
-        with gpu_kernels(self.num_masked):
-            return count_flops(self._build_step(1, self.recomputes, layers)[2])
 
     def largest_batch(self, whole: int, gpu: Gpu, gpus: int, recomputed: bool) -> int:
         """The largest micro-batch that fits and divides the ``whole`` sequences of an update on a GPU; 0 if none fits.
@@ -197,9 +188,6 @@ def format_plan(run: PlannedRun, gpu: Gpu, gpus: int | None = None, share: float
     Args:
         gpus: G; None for that of the configuration. The tokens per update do not change.
         share: of the GPU's peak; None for its known range.
-
-    Raises:
-        ValueError: ``gpus`` does not divide an update, ``share`` is out of range, or the GPU does not support bf16.
     """
     gpus = run.gpus if gpus is None else gpus
     shares = gpu.utilization(run.precision) if share is None else (share, share)

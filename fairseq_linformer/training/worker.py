@@ -7,13 +7,16 @@ LOCAL_RANK, and with several processes MASTER_ADDR and MASTER_PORT. Its exit sta
 ``STOPPED`` if a signal stopped it, else 1.
 """
 
+import argparse
 import logging
 import multiprocessing
 import os
+import shlex
 import shutil
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
@@ -28,7 +31,8 @@ from fairseq_cli import train
 from omegaconf import DictConfig, OmegaConf
 
 from ..errors import first_line, root_cause
-from .arguments import build_training_job, parse_job_arguments
+from .arguments import add_arguments
+from .job import TrainingJob
 from .run_folder import DONE, LOG, LOGS, check_run_folder, create_or_resume, lock_folder, record_attempt
 from .stopping import StopRequest, stop_after_update
 
@@ -46,7 +50,7 @@ def main(words: list[str] | None = None) -> int:
     request.listen()
     try:
         rank, world_size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-        job = build_training_job(parse_job_arguments(words), world_size)
+        job = read_job(sys.argv[1:] if words is None else words, world_size)
         if (job.folder / DONE).exists():
             check_run_folder(job)
             print(f"training is already complete: {job.folder}")
@@ -71,6 +75,18 @@ def main(words: list[str] | None = None) -> int:
         print(f"worker: {error}", file=sys.stderr)
         return 1
     return status
+
+
+def read_job(words: Sequence[str], processes: int) -> TrainingJob:
+    """The job of these arguments. In an array, those in the member's line of ``--list`` precede them."""
+    parser = argparse.ArgumentParser(prog="worker")
+    add_arguments(parser)
+    parser.add_argument("--list", metavar="FILE", help="file with one line of arguments per member of an array")
+    options = parser.parse_intermixed_args(words)
+    if options.list is not None:
+        line = Path(options.list).read_text(encoding="utf-8").splitlines()[int(os.environ["SLURM_ARRAY_TASK_ID"])]
+        options = parser.parse_intermixed_args([*shlex.split(line), *words])
+    return TrainingJob(options.config, tuple(options.overrides), processes, options.device, options.runs, options.name)
 
 
 def _process_config(cfg: DictConfig, rank: int, local_rank: int) -> Any:

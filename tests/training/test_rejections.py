@@ -5,7 +5,6 @@ import re
 import shutil
 
 import pytest
-import torch
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.training import run_folder
@@ -38,12 +37,6 @@ def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_che
     lines = (ready / "input0/dict.txt").read_text().splitlines()
     (ready / "input0/dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
     assert re.search("input0/dict.txt .*: entry 4", finetune(checkpoint, folder=ready))
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-def test_rejects_training_on_a_missing_gpu(finetune, masked_lm, tmp_path):
-    assert "finds no GPU" in finetune(masked_lm / "checkpoint_last.pt", "--device", "cuda")
-    assert not list(tmp_path.iterdir())
 
 
 DAMAGED = [("input0/train.idx", "truncated"), ("input0/dict.txt", "empty"), ("manifest.json", "foreign")]

@@ -74,26 +74,7 @@ def wait(started, ended):
     ended.wait()
 
 
-def hold(path, held, done):
-    with lock_folder(path):
-        wait(held, done)
-
-
-def test_rejects_a_second_job_in_a_folder(tmp_path):
-    context = multiprocessing.get_context("fork")
-    held, done = context.Event(), context.Event()
-    other = context.Process(target=hold, args=(tmp_path, held, done))
-    other.start()
-    held.wait()
-    with pytest.raises(ValueError, match="another job is training in"), lock_folder(tmp_path):
-        pytest.fail("it is locked")
-    done.set()
-    other.join()
-    with lock_folder(tmp_path):
-        pass
-
-
-def test_data_loader_does_not_keep_the_lock(tmp_path):
+def test_a_job_locks_its_folder_and_data_loaders_do_not_keep_the_lock(tmp_path):
     """Forked loaders notice only after up to 5 seconds that their job has ended; the next job may start sooner."""
     context = multiprocessing.get_context("fork")
     started, ended = context.Event(), context.Event()

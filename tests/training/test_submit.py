@@ -8,9 +8,9 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction.experiments import figure_3
-from fairseq_linformer.training.arguments import build_training_job, parse_job_arguments
 from fairseq_linformer.training.run_folder import DONE, create_or_resume
 from fairseq_linformer.training.slurm import SCRIPT
+from fairseq_linformer.training.worker import read_job
 
 from .jobs import ROOT, stand_in
 
@@ -105,7 +105,7 @@ def test_an_array_has_the_untrained_runs_of_a_figure(submit, sbatch, mlm_data, t
     assert "--array=0-1" in sbatch() and sbatch()[-1] == f"--list={listed}"
     for member, run in enumerate(runs[1:]):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(member))
-        assert build_training_job(parse_job_arguments(["--list", str(listed)]), 64) == run
+        assert read_job(["--list", str(listed)], 64) == run
     submit("--array=figure-3c", *more)
     assert len(list((tmp_path / "runs/arrays").iterdir())) == 2  # queued members of the first array still need theirs
     for run in runs[1:]:
