@@ -119,11 +119,11 @@ def _find_device(folder: Path) -> str | None:
     """The device of an existing run or grid, which may be reported on a machine without a GPU; None if it is new."""
     from omegaconf import OmegaConf
 
-    from ..training.run_folder import CONFIG, read_config
+    from ..training.run_folder import CONFIG
 
     for path in (folder / CONFIG, *sorted(folder.glob(f"*/{CONFIG}"))):
         if path.is_file():
-            return "cpu" if OmegaConf.select(read_config(path.parent), "common.cpu") else "cuda"
+            return "cpu" if OmegaConf.select(OmegaConf.load(path), "common.cpu") else "cuda"
     return None
 
 

@@ -23,7 +23,6 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from ..checkpoints.files import LAST
-from ..errors import first_line
 from ..files import open_atomic
 from ..machine import merge_provenance, provenance
 from .job import TrainingJob, identity
@@ -62,27 +61,14 @@ def check_run_folder(job: TrainingJob, ignore: Sequence[str] = ()) -> bool:
         if is_file or (folder.exists() and any(name != LOGS and name[0] != "." for name in os.listdir(folder))):
             raise ValueError(f"{folder} is not a run folder: it has no {CONFIG}; choose another name or folder of runs")
         return True
-    stored = identity(read_config(folder))
-    requested = identity(cast(DictConfig, OmegaConf.create(OmegaConf.to_yaml(cfg))))
+    texts = (folder / CONFIG).read_text(encoding="utf-8"), OmegaConf.to_yaml(cfg)
+    stored, requested = (identity(cast(DictConfig, OmegaConf.create(text))) for text in texts)
     differing = [key for key in sorted({*stored, *requested} - {*ignore}) if stored.get(key) != requested.get(key)]
     if differing:
         first = "; ".join(f"{key} must be {stored.get(key)}, got {requested.get(key)}" for key in differing[:3])
         more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
         raise ValueError(f"{folder} has a different configuration: {first}{more}; move it away, or choose another name")
     return False
-
-
-def read_config(folder: Path) -> DictConfig:
-    """The configuration of a run folder; ValueError if it is damaged."""
-    path = folder / CONFIG
-    try:
-        cfg = cast(DictConfig, OmegaConf.create(path.read_text(encoding="utf-8")))
-        identity(cfg)
-    except OSError:
-        raise
-    except Exception as error:  # OmegaConf raises many types
-        raise ValueError(f"{path} is not a configuration: {first_line(error)[:200]}") from None
-    return cfg
 
 
 @contextmanager

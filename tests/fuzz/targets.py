@@ -36,7 +36,7 @@ from fairseq_linformer.models.dictionaries import read_dictionary, read_labels
 from fairseq_linformer.models.fairseq_fixes import evaluate_literal
 from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
 from fairseq_linformer.training.compose import compose_config
-from fairseq_linformer.training.run_folder import is_intact, read_config
+from fairseq_linformer.training.run_folder import is_intact
 
 ROOT = Path(__file__).parents[2]
 NAMES = """
@@ -57,7 +57,6 @@ NAMES = """
     literal
     override
     config.yaml
-    run.yaml
     log
     task-manifest
     dictionary
@@ -186,7 +185,6 @@ def build_targets(world: Path) -> dict[str, Target]:
     jsonl = b'{"text": "a cat", "label": "dog"}\n{"text": "a dog", "label": "dog"}\n'
     sst_2 = {"task": "sst-2", "max_positions": 16, "splits": {"train": {"cut": 0}, "valid": {"cut": 0}}}
     weights = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
-    run = "optimization: {update_freq: [1]}\ndistributed_training: {distributed_world_size: 1}\n"
     yaml = "model:\n  _name: linformer_roberta\n  dropout: 0.5\n"
     number = b'x | INFO | valid | {"epoch": 1, "valid_loss": "7.25"}\n'
     tsv = b"sentence\tlabel\na cat\t1\na dog\t0\n"
@@ -216,7 +214,6 @@ def build_targets(world: Path) -> dict[str, Target]:
         "literal": Target(lambda path: evaluate_literal(_text(path)), b"[(1, 2)] * 3", "literal", named=False),
         "override": Target(_override, b"model.dropout=0.5", "override", slow=True, named=False),
         "config.yaml": Target(lambda path: compose_config(str(path)), yaml.encode(), "x.yaml", slow=True),
-        "run.yaml": Target(lambda path: read_config(path.parent), run.encode(), "config.yaml"),
         "log": Target(_log, number, "log"),
         "task-manifest": Target(
             lambda path: read_prepared_task(path.parent), json.dumps(sst_2).encode(), "manifest.json"

@@ -59,25 +59,20 @@ def test_from_scratch_ignores_the_weights(finetune, masked_lm, tmp_path):
     """Two checkpoints that differ only in their weights start the same training."""
     other = shutil.copytree(masked_lm, tmp_path / "other", ignore=shutil.ignore_patterns("checkpoint_best.pt"))
     shake(other / "checkpoint_last.pt", seed=1)
-    states = {}
-    for name, folder, options in (
-        ("a", masked_lm, ["--from-scratch"]),
-        ("b", other, ["--from-scratch"]),
-        ("pretrained", other, []),
-    ):
-        output = finetune(folder / "checkpoint_last.pt", *SHORT, "--max-epoch", 1, *options, "--name", name)
-        assert "accuracy" in output and read_result(tmp_path, name)["model"]["from_scratch"] == bool(options)
-        states[name] = fairseq_commands.load(tmp_path / "runs" / name / "checkpoints")["model"]
-    a, b, pretrained = states.values()
-    assert all(a[key].equal(b[key]) for key in b)
+    states = []
+    for name, folder in (("a", masked_lm), ("b", other)):
+        output = finetune(folder / "checkpoint_last.pt", *SHORT, "--max-epoch", 1, "--from-scratch", "--name", name)
+        assert "accuracy" in output and read_result(tmp_path, name)["model"]["from_scratch"]
+        states.append(fairseq_commands.load(tmp_path / "runs" / name / "checkpoints")["model"])
+    assert all(states[0][key].equal(value) for key, value in states[1].items())
     key = "encoder.sentence_encoder.layers.0.fc1.weight"
-    assert not b[key].allclose(pretrained[key], atol=0.1)
+    assert not states[1][key].allclose(fairseq_commands.load(other)["model"][key], atol=0.1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["roberta", "bert"])
-def test_models_of_transformers_are_converted_first(family, finetune, tmp_path):
-    encoder, runs = save_encoder(tmp_path / family, family, True), tmp_path / "runs"
+def test_models_of_transformers_are_converted_first(finetune, tmp_path):
+    encoder, runs = save_encoder(tmp_path / "bert", "bert", True), tmp_path / "runs"
+    assert "is not prepared, and --dry-run" in finetune(encoder, *SHORT, "--name", "direct", "--dry-run")
     assert "accuracy" in finetune(encoder, *SHORT, "--lr", 1e-3, "--name", "direct")
     (start,) = (runs / "starts").glob("*/model.pt")
     before = start.stat().st_mtime_ns
@@ -88,9 +83,8 @@ def test_models_of_transformers_are_converted_first(family, finetune, tmp_path):
     from_transformers(str(encoder), tmp_path / "converted", arch="roberta")
     assert "accuracy" in finetune(tmp_path / "converted/model.pt", *SHORT, "--lr", 1e-3, "--name", "converted")
     direct, converted = read_result(tmp_path, "direct"), read_result(tmp_path, "converted")
-    assert direct.keys() == converted.keys() and direct["model"].keys() == converted["model"].keys()
     assert (
-        direct["model"]["checkpoint"] == str(encoder) and direct["model"]["pretraining"]["imported"]["name"] == family
+        direct["model"]["checkpoint"] == str(encoder) and direct["model"]["pretraining"]["imported"]["name"] == "bert"
     )
     assert direct["model"]["max_positions"] == 32 and direct["data"] == converted["data"]
     one, other = (fairseq_commands.load(runs / name / "checkpoints")["model"] for name in ("direct", "converted"))
