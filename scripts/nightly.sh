@@ -16,6 +16,6 @@ export OMP_NUM_THREADS=1
 log=$(mktemp)
 status=0
 .venv/bin/python -m pytest -n 0 -m nightly -rs "$@" 2>&1 | tee "$log" || status=$?
-echo "| $(date +%F) | $(git rev-parse --short HEAD) | ${*:-all} | $(tail -1 "$log" | tr -d =) |"
+echo "| $(date +%F) | $(git rev-parse --short HEAD) | ${*:-all} | $(tail -1 "$log" | sed 's/^=* *//; s/ *=*$//') |"
 rm "$log"
 exit "$status"

@@ -2,5 +2,4 @@
 
 import pytest
 
-NIGHTLY = [pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 20)]
-SEEDS = [0, *NIGHTLY]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 20))]

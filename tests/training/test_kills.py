@@ -1,11 +1,11 @@
 """SIGKILL of one or all ranks at random moments: rerunning the job gives the same bits, and loses no saved update."""
 
-import itertools
 import os
 import random
 import re
 import shutil
 import signal
+from itertools import count, product
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,17 @@ from fairseq import checkpoint_utils
 from fairseq.tasks.fairseq_task import FairseqTask
 
 from ..fairseq_commands import load
-from ..fault_seeds import NIGHTLY
 from . import jobs
 from .two_ranks import TwoRanks
 
 pytestmark = pytest.mark.slow
 
 PHASES = ("training", "validation", "writing")
+FAULTS = [
+    *(("training", "one", 0), ("validation", "all", 0), ("writing", "one", 0)),
+    *(pytest.param(*fault, marks=pytest.mark.nightly) for fault in product(PHASES, ("one", "all"), range(1, 20))),
+]
+"""Phase, ranks to kill, and seed of the moment."""
 UPDATES = 8
 
 
@@ -27,7 +31,7 @@ class HalvedWrites:
     """A file of which each 50th write is an event in the middle: a checkpoint takes hundreds."""
 
     def __init__(self, file, event):
-        self.file, self.event, self.writes = file, event, itertools.count()
+        self.file, self.event, self.writes = file, event, count()
 
     def write(self, data):
         if next(self.writes) % 50:
@@ -114,19 +118,8 @@ def whole(mlm_data, tmp_path_factory):
     return job.folder, counts
 
 
-@pytest.mark.parametrize("phase, victims", [("training", "one"), ("validation", "all"), ("writing", "one")])
-def test_killed_ranks_lose_nothing(phase, victims, whole, mlm_data, tmp_path):
-    check_kill(phase, victims, 0, whole, mlm_data, tmp_path)
-
-
-@pytest.mark.parametrize("seed", NIGHTLY)
-@pytest.mark.parametrize("victims", ["one", "all"])
-@pytest.mark.parametrize("phase", PHASES)
-def test_killed_ranks_lose_nothing_at_other_times(phase, victims, seed, whole, mlm_data, tmp_path):
-    check_kill(phase, victims, seed, whole, mlm_data, tmp_path)
-
-
-def check_kill(phase, victims, seed, whole, mlm_data, tmp_path):
+@pytest.mark.parametrize("phase, victims, seed", FAULTS)
+def test_killed_ranks_lose_nothing(phase, victims, seed, whole, mlm_data, tmp_path):
     undisturbed, counts = whole
     choose = random.Random(f"{phase} {victims} {seed}")
     victim = choose.choice([rank for rank in (0, 1) if (phase, rank) in counts])
