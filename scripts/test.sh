@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Run the tests, after scripts/setup.sh. Arguments are those of pytest.
 #
-#   scripts/test.sh                     # all tests but the long ones, such as experiments, pipelines, jobs of processes
-#   scripts/test.sh -m "not slow"       # the quick tests, 80 seconds
-#   scripts/test.sh tests               # all tests, as in CI
+#   scripts/test.sh                     # all tests but the nightly ones, as in CI
+#   scripts/test.sh -m "not slow"       # the quick tests, a minute
 #   scripts/test.sh tests/modules
+#   scripts/nightly.sh                  # the others, hours
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
@@ -12,6 +12,5 @@ scripts/setup.sh
 export OMP_NUM_THREADS=1
 # Workers, and the commands that tests run, share compiled modules.
 unset PYTHONDONTWRITEBYTECODE
-[ $# -gt 0 ] || set -- -m "not long"
 workers=$(.venv/bin/python -c "import os; print(len(os.sched_getaffinity(0)))")
 exec .venv/bin/python -m pytest -q -n "$((workers < 4 ? workers : 4))" --dist worksteal "$@"

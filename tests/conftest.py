@@ -1,4 +1,4 @@
-"""Shared data, and the order of the tests."""
+"""Shared data, and settings of all tests."""
 
 import gc
 import os
@@ -34,23 +34,12 @@ ConfigStore.__deepcopy__ = lambda self, memo: self
 gc.set_threshold(100_000, 20, 20)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Start each worker with long tests, or the last one would keep one worker busy alone: pytest-xdist's ``worksteal``
-    splits the tests into equal consecutive runs."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    heads, rest = [[] for _ in range(workers)], []
-    files = {}
+    """Nightly tests are slow, too."""
     for item in items:
-        if item.get_closest_marker("long"):
-            heads[files.setdefault(item.path, len(files)) % workers].append(item)
-        else:
-            rest.append(item)
-    ordered, taken = [], 0
-    for i, head in enumerate(heads):
-        share = max(0, (len(items) - len(ordered)) // (workers - i) - len(head))
-        ordered += head + rest[taken : taken + share]
-        taken += share
-    items[:] = ordered + rest[taken:]
+        if item.get_closest_marker("nightly"):
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session", autouse=True)

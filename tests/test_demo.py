@@ -45,8 +45,7 @@ def is_whole(checkpoint) -> bool:
         return False
 
 
-@pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.nightly
 def test_demo(tmp_path, wheel_environment, tmp_path_factory):
     run = wheel_environment, tmp_path_factory.mktemp("empty")
     first = start(tmp_path, *run)

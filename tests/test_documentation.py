@@ -70,7 +70,6 @@ SMALLER = {
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_quick_start(tmp_path, monkeypatch, capfd):
     """Run all commands of the README's quick start in order, then the Python code of the README and of
     docs/pretraining.md, in a folder with text and a task."""

@@ -59,8 +59,13 @@ def test_every_command_has_help(run):
 
 @pytest.mark.slow
 def test_finds_configurations_and_scripts(run):
-    script = "from fairseq_linformer.cli import main\nmain(['plan', '+run=n512-k128-headwise'])\nprint('planned')\n"
-    ended = run("python", "-c", f"{script}main(['submit', 'task.data=nothing'])", check=False)
+    script = """
+from fairseq_linformer.cli import main
+main(["plan", "+run=n512-k128-headwise", "+model.encoder_layers=1"])
+print("planned")
+main(["submit", "task.data=nothing"])
+"""
+    ended = run("python", "-c", script, check=False)
     assert "n512-k128-headwise" in ended.stdout and ended.stdout.endswith("planned\n")
     assert ended.returncode == 1 and "nothing" in ended.stderr
 

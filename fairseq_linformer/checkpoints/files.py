@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
-from ..files import open_atomic
+from ..files import open_atomic, read_json
 from ..models.fairseq_fixes import check_settings, load_weights_only
 from ..models.options import resolve_options, to_linformer_config
 from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
@@ -18,6 +18,10 @@ from .transformers_loading import WEIGHTS
 
 ONNX_GRAPH = "model.onnx"
 """File name of the graph in a folder that ``convert to-onnx`` wrote."""
+BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
+"""File names of fairseq."""
+RESULT = "result.json"
+"""In the run folder of ``finetune``; it names the checkpoint that it scored."""
 
 
 def read_checkpoint(path) -> dict[str, Any]:
@@ -83,6 +87,16 @@ def training_seconds(path, start=None) -> float:
 def is_fairseq_checkpoint(checkpoint: str) -> bool:
     """Whether a command's CHECKPOINT is a fairseq file; otherwise it is a folder or hub name for ``transformers``."""
     return Path(checkpoint).is_file() or Path(checkpoint).suffix == ".pt"
+
+
+def find_checkpoint(checkpoint: str) -> str:
+    """What a command's CHECKPOINT means: in a run folder the scored checkpoint, else the best, else the last; another
+    path or hub name is unchanged."""
+    folder = Path(checkpoint)
+    found = [folder / part / name for part in ("checkpoints", "") for name in (BEST, LAST)]
+    if (folder / RESULT).is_file():
+        found = [folder / read_json(folder / RESULT)["checkpoint"]]
+    return next((str(path) for path in found if path.is_file()), checkpoint)
 
 
 def is_onnx_folder(checkpoint: str) -> bool:
@@ -192,6 +206,13 @@ def replace_checkpoint(checkpoint: dict[str, Any], path) -> None:
     """Write a checkpoint atomically, replacing the file if it exists."""
     with open_atomic(path, "wb") as file:
         torch.save(checkpoint, file)
+
+
+def remove_optimizer_state(path) -> None:
+    """Remove from a checkpoint what only resuming needs, most of the file."""
+    checkpoint = read_checkpoint(path)
+    if checkpoint.pop("last_optimizer_state", None) is not None:
+        replace_checkpoint(checkpoint, path)
 
 
 def check_new_file(path) -> None:

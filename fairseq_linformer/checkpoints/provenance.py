@@ -10,7 +10,7 @@ import torch
 
 from .. import __version__
 from ..files import read_json
-from .files import get_architecture, get_cfg_section
+from .files import RESULT, get_architecture, get_cfg_section
 
 # Loading the model needs all of these sections. Of the others, these fields document the training.
 _SECTIONS = ("model", "task", "criterion", "optimizer", "lr_scheduler")
@@ -25,8 +25,6 @@ _FIELDS = {
 
 ORIGINS = ("imported", "distilled")
 """Entries of a checkpoint's ``provenance`` that say where its weights come from."""
-RESULT = "result.json"
-"""In the run folder of ``finetune``."""
 
 
 def collect_provenance(checkpoint: dict[str, Any]) -> dict[str, Any]:

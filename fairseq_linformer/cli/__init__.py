@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from ..signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, reproduce, submit
-from .parsers import HelpFormatter, Parser, UnknownOption
+from .parsers import HelpFormatter, Parser
 
 NAME = "fairseq-linformer"
 SPIN_COUNT = "1000"
@@ -52,8 +52,6 @@ def main(arguments: list[str] | None = None) -> None:
             _run(parser, sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         sys.exit(130)
-    except UnknownOption as error:
-        parser.error(str(error))
     except BrokenPipeError:  # the reader of standard output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -68,10 +66,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
-    options, unparsed = parser.parse_known_args(arguments)
-    options.unparsed = unparsed
-    if options.unparsed and not getattr(options, "accepts_unparsed", False):
-        parser.error(f"unrecognized arguments: {' '.join(' '.join(options.unparsed).splitlines())}")
+    options, rest = parser.parse_known_args(arguments)
+    if "overrides" in options:  # argparse collects only those before the first option
+        options.overrides += [word for word in rest if not word.startswith("-")]
+        rest = [word for word in rest if word.startswith("-")]
+    options.sbatch_options = rest if getattr(options, "slurm", False) else []
+    if rest and not options.sbatch_options:
+        options.parser.error(f"unrecognized arguments: {' '.join(' '.join(rest).splitlines())}")
     # fairseq configures the root logger to print everything.
     logging.basicConfig()
     logging.getLogger().setLevel(logging.WARNING)

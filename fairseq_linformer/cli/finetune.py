@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..data.tasks import OWN, TASKS
-from .parsers import UnknownOption, add_command, add_runs, add_tokenizer, add_truncation, tokenizer_files
+from .parsers import add_command, add_runs, add_tokenizer, add_truncation, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -28,7 +28,8 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="fairseq checkpoint, or transformers folder or name on the hub, which is converted into RUNS/starts",
+        help="fairseq checkpoint or run folder; or transformers folder or name on the hub, which is converted into "
+        "RUNS/starts",
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides of configs/finetune/base.yaml")
     add_runs(parser)
@@ -50,7 +51,7 @@ def add_parser(commands) -> None:
     recipe.add_argument(
         "--seed", type=_list_of(int), metavar="S,...", help="seed of head, dropout and shuffling (default: 1)"
     )
-    recipe.add_argument("--max-epoch", type=int, metavar="E", help="number of epochs (default: 10)")
+    recipe.add_argument("--max-epoch", type=int, default=10, metavar="E", help="number of epochs")
     recipe.add_argument(
         "--max-positions",
         type=int,
@@ -64,47 +65,35 @@ def add_parser(commands) -> None:
         help="RoBERTa's grid: --lr 1e-5,2e-5,3e-5 and --seed 1,2,3,4,5, unless they are set",
     )
     parser.add_argument("--slurm", action="store_true", help="submit to Slurm; rerun without --slurm to report")
-    parser.set_defaults(run=_finetune, accepts_unparsed=True)
+    parser.set_defaults(run=_finetune)
 
 
 def _list_of(kind: Callable) -> Callable[[str], list]:
-    def parse(text: str) -> list:
-        try:
-            return [kind(part) for part in text.split(",")]
-        except ValueError:
-            numbers = "numbers" if kind is float else "integers"
-            raise argparse.ArgumentTypeError(
-                f"must be one or more {numbers} separated by commas, got {text!r}"
-            ) from None
+    def numbers(text: str) -> list:
+        return [kind(part) for part in text.split(",")]
 
-    return parse
+    return numbers
 
 
 def _finetune(options: argparse.Namespace) -> str:
     import torch
 
+    from ..checkpoints.files import find_checkpoint
     from ..training import recipe
-    from ..training.data import DataOptions, open_own_task
+    from ..training.data import open_own_task
     from ..training.finetune import FinetuningJob, default_name, finetune, submit
-    from ..training.slurm import Submission
 
-    words = [*options.overrides, *options.unparsed]
-    overrides = [word for word in words if not word.startswith("-")]
-    sbatch_options = [word for word in words if word.startswith("-")]
-    if sbatch_options and not options.slurm:
-        raise UnknownOption(f"unknown option {sbatch_options[0]}; options of sbatch need --slurm")
-    data = options.data or f"data/{options.task}"
+    checkpoint, data = find_checkpoint(options.checkpoint), options.data or f"data/{options.task}"
     task = open_own_task(data) if options.task == OWN else TASKS[options.task]
     lrs, seeds = (recipe.GRID_LRS, recipe.GRID_SEEDS) if options.grid else ((recipe.LR,), (recipe.SEED,))
-    epochs = recipe.EPOCHS if options.max_epoch is None else options.max_epoch
     batch_sizes = options.batch_size or (recipe.BATCH_SIZE,)
-    recipes = recipe.build_grid(options.lr or lrs, batch_sizes, options.seed or seeds, epochs)
+    recipes = recipe.build_grid(options.lr or lrs, batch_sizes, options.seed or seeds, options.max_epoch)
     grid = "-grid" if options.grid or len(recipes) > 1 else ""
-    name = options.name or default_name(task, options.checkpoint, options.from_scratch) + grid
+    name = options.name or default_name(task, checkpoint, options.from_scratch) + grid
     device = options.device or ("cuda" if options.slurm else _find_device(Path(options.runs) / name))
     job = FinetuningJob(
         task,
-        options.checkpoint,
+        checkpoint,
         recipes,
         name,
         data,
@@ -112,11 +101,13 @@ def _finetune(options: argparse.Namespace) -> str:
         options.max_positions,
         options.from_scratch,
         device or ("cuda" if torch.cuda.is_available() else "cpu"),
-        tuple(overrides),
-        DataOptions(options.source, tokenizer_files(options), options.truncation),
+        tuple(options.overrides),
+        options.source,
+        tokenizer_files(options),
+        options.truncation,
     )
     if options.slurm:
-        return submit(job, Submission(sbatch_options=sbatch_options, dry_run=options.dry_run))
+        return submit(job, options.sbatch_options, options.dry_run)
     results = finetune(job, options.dry_run)
     if options.dry_run:
         unfinished = len(recipes) - len(results)
@@ -128,11 +119,11 @@ def _find_device(folder: Path) -> str | None:
     """The device of an existing run or grid, which may be reported on a machine without a GPU; None if it is new."""
     from omegaconf import OmegaConf
 
-    from ..training.run_folder import CONFIG, read_config
+    from ..training.run_folder import CONFIG
 
     for path in (folder / CONFIG, *sorted(folder.glob(f"*/{CONFIG}"))):
         if path.is_file():
-            return "cpu" if OmegaConf.select(read_config(path.parent), "common.cpu") else "cuda"
+            return "cpu" if OmegaConf.select(OmegaConf.load(path), "common.cpu") else "cuda"
     return None
 
 

@@ -1,15 +1,13 @@
 """Shared parts of the commands' parsers: help format and common options."""
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from ..data.tokenizer_files import TokenizerFiles, choose_tokenizer
 from ..data.truncation import TRUNCATIONS
-
-
-class UnknownOption(ValueError):
-    """An option that a command does not have."""
 
 
 def flag_of(name: str) -> str:
@@ -49,10 +47,18 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, without the usage of up to 20 lines."""
+    """A parser whose errors are one line, without the usage of up to 20 lines, and name the option or choice that was
+    probably meant."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+        known = [
+            *self._option_string_actions,
+            *(str(word) for action in self._actions for word in action.choices or ()),
+        ]
+        unknown = [word for word in re.findall(r"--[\w-]+|(?<=choice: ')[^']+", message) if word not in known]
+        close = get_close_matches(unknown[0], known, 1, cutoff=0.7) if unknown else []
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        self.exit(2, f"{self.prog}: error: {message}{hint}; see {self.prog} --help\n")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """Reject empty values: ``Path("")`` is the current folder.
@@ -78,7 +84,7 @@ def add_command(commands: Any, name: str, help: str, examples: str, **options: A
     """
     lines = "\n".join(f"  fairseq-linformer {line.strip()}" for line in examples.strip().splitlines())
     description = f"{help[0].upper()}{help[1:]}. {options.pop('description', '')}".strip()
-    return commands.add_parser(
+    parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
         description=description,
@@ -86,6 +92,8 @@ def add_command(commands: Any, name: str, help: str, examples: str, **options: A
         formatter_class=HelpFormatter,
         **options,
     )
+    parser.set_defaults(parser=parser)
+    return parser
 
 
 def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:

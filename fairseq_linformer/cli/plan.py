@@ -2,7 +2,7 @@
 
 import argparse
 
-from .parsers import UnknownOption, add_command
+from .parsers import add_command
 
 DEFAULT, DEFAULT_GPU = "configs/pretrain/base.yaml", "v100-16gb"
 
@@ -20,7 +20,7 @@ def add_parser(commands) -> None:
         description="One step runs on tensors without memory; nothing is measured.",
     )
     parser.add_argument(
-        "config",
+        "overrides",
         nargs="*",
         metavar="CONFIG|OVERRIDE",
         help=f"YAML configuration of fairseq-hydra-train (default: {DEFAULT}), then hydra overrides",
@@ -35,32 +35,14 @@ def add_parser(commands) -> None:
         metavar="SHARE",
         help="share of the GPU's peak that matrix products reach (default: the GPU's known range)",
     )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="check that every run next to CONFIG fits on the GPU and agrees with its name and its base configuration; "
-        "exit with status 1 if not",
-    )
-    parser.set_defaults(run=_plan, accepts_unparsed=True)
+    parser.set_defaults(run=_plan)
 
 
 def _plan(options: argparse.Namespace) -> str:
     from ..benchmark.gpus import find_gpu
-    from ..training.plan import PlannedRun, check_runs, format_plan
+    from ..training.plan import PlannedRun, format_plan
 
-    words = options.config + options.unparsed  # argparse collects only adjacent positional arguments
-    if flags := [word for word in words if word.startswith("-")]:
-        raise UnknownOption(f"unknown option {flags[0]}")
-    config = words.pop(0) if words and not _is_override(words[0]) else DEFAULT
-    if wrong := [word for word in words if not _is_override(word)]:
-        raise ValueError(f"plan takes one configuration, then overrides, got a second configuration: {wrong[0]}")
-    gpu = find_gpu(options.gpu)
-    if not options.check:
-        return format_plan(PlannedRun(config, words), gpu, options.gpus, options.utilization)
-    if words or options.gpus is not None or options.utilization is not None:
-        raise ValueError("--check takes only CONFIG and --gpu")
-    return check_runs(config, gpu)
-
-
-def _is_override(word: str) -> bool:
-    return "=" in word or word.startswith("~")
+    config, *overrides = options.overrides or [DEFAULT]
+    if "=" in config or config.startswith("~"):
+        config, overrides = DEFAULT, options.overrides
+    return format_plan(PlannedRun(config, overrides), find_gpu(options.gpu), options.gpus, options.utilization)

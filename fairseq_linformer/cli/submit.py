@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import replace
 
-from ..training.arguments import BASE, add_arguments, build_training_job
+from ..training.arguments import BASE, add_arguments
 from .parsers import add_command
 
 
@@ -24,6 +24,7 @@ def add_parser(commands) -> None:
     parser.add_argument("--ntasks-per-node", type=int, default=8, metavar="P", help="processes per node, one per GPU")
     parser.add_argument(
         "--array",
+        default="",
         metavar="NAME",
         help="submit all runs of figure-3a, figure-3b, figure-3c, figure-3d, pretraining or table-2 as an array",
     )
@@ -31,25 +32,30 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="check and print the command, but write and submit nothing"
     )
-    parser.set_defaults(run=_submit, accepts_unparsed=True)
+    parser.set_defaults(run=_submit, slurm=True)
 
 
 def _submit(options: argparse.Namespace) -> str:
     from ..reproduction.experiments import array_jobs
-    from ..training.slurm import Submission, submit, submit_array
+    from ..training.job import TrainingJob
+    from ..training.slurm import layout, submit
 
-    options.overrides += [word for word in options.unparsed if not word.startswith("-")]
-    sbatch_options = [word for word in options.unparsed if word.startswith("-")]
-    submission = Submission(options.nodes, options.ntasks_per_node, sbatch_options, options.dry_run)
-    if options.array is None:
+    if min(options.nodes, options.ntasks_per_node) < 1:
+        raise ValueError(
+            f"--nodes and --ntasks-per-node must be at least 1, got {options.nodes}, {options.ntasks_per_node}"
+        )
+    sbatch_options = [*layout(options.nodes, options.ntasks_per_node, options.device), *options.sbatch_options]
+    processes = options.nodes * options.ntasks_per_node
+    if not options.array:
         if options.tasks is not None:
             raise ValueError("--tasks needs --array table-2")
-        return submit(build_training_job(options, submission.processes), submission)
-    for name, default in (("name", ""), ("config", BASE)):
-        if (value := getattr(options, name)) != default:
-            raise ValueError(f"--{name} cannot be used with an array, whose members have their own, got {value}")
+        words = tuple(options.overrides)
+        job = TrainingJob(options.config, words, processes, options.device, options.runs, options.name)
+        return submit([job], sbatch_options, dry_run=options.dry_run)
+    if options.name or options.config != BASE:
+        raise ValueError("--name and --config cannot be used with --array, whose members have their own")
     jobs = [
-        replace(job, overrides=(*job.overrides, *options.overrides), processes=submission.processes)
+        replace(job, overrides=(*job.overrides, *options.overrides), processes=processes)
         for job in array_jobs(options.array, options.runs, options.tasks, options.device)
     ]
-    return submit_array(options.array, jobs, submission)
+    return submit(jobs, sbatch_options, options.array, options.dry_run)

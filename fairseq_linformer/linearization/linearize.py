@@ -17,6 +17,7 @@ import torch
 from fairseq.data import Dictionary
 
 from ..checkpoints.files import (
+    LAST,
     get_cfg_section,
     is_fairseq_checkpoint,
     read_checkpoint,
@@ -35,7 +36,6 @@ from ..resources import CONFIGS
 from ..training import local, run_folder
 from ..training.initial_checkpoint import open_initial_checkpoint
 from ..training.job import TrainingJob, quote
-from ..training.restore import LAST
 from .explained_variance import explained_variance
 from .options import Linearization
 from .origin import ORIGIN, check_finished, check_unfinished, describe_options, name_source, read_stored, write_origin
@@ -81,8 +81,7 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
     student = out / START
     if options.max_update:
         training = _build_job(options, out, teacher, length)
-        # The run stores absolute paths.
-        local.train(training, options.max_update, advice="move it back, or choose another OUT")
+        local.train(training)
         student = training.folder / run_folder.CHECKPOINTS / LAST
 
     def measure(checkpoint: Path) -> list[float]:

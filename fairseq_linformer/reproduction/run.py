@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.files import read_checkpoint, training_seconds, write_checkpoint
+from ..checkpoints.files import LAST, read_checkpoint, training_seconds, write_checkpoint
 from ..checkpoints.resize import resize
 from ..checkpoints.roberta import from_roberta
 from ..config import PROJECTION_INITS, LinformerConfig
@@ -30,7 +30,6 @@ from ..models.shapes import PADDING_IDX
 from ..resources import CONFIGS
 from ..training import local, run_folder
 from ..training.job import PATH_OPTIONS, TrainingJob, quote
-from ..training.restore import LAST
 from .result import Inputs
 from .scales import VALID_BATCHES, Scale
 from .text import claim_runs, describe_text, find_shards
@@ -239,7 +238,7 @@ def train(runs: Sequence[Run], scale: Scale, folder: Path, text: Path) -> dict[R
         job = build_job(run, start, scale, folder, text)
         # A complete run may have been moved together with what it was trained from.
         ignore = PATH_OPTIONS if (job.folder / run_folder.DONE).exists() else ()
-        local.train(job, run.updates, ignore, "move it away, or use another --runs")
+        local.train(job, ignore)
         trained[run] = Trained(job.folder, run.model, start)
     return trained
 

@@ -1,15 +1,6 @@
-"""Command-line arguments of a training job."""
+"""Command-line arguments of a training job, of ``submit`` and of its worker processes."""
 
 import argparse
-import os
-import shlex
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .job import TrainingJob
 
 BASE = "configs/pretrain/base.yaml"
 
@@ -34,36 +25,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default="", help="name of the run folder (default: derived from the configuration and its overrides)"
     )
-
-
-def parse_job_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the arguments of a process of a job. In an array, those in the member's line of ``--list`` precede them."""
-    parser = argparse.ArgumentParser(prog="worker")
-    add_arguments(parser)
-    parser.add_argument("--list", metavar="FILE", help="file with one line of arguments per member of an array")
-    words = sys.argv[1:] if words is None else words
-    options = parser.parse_intermixed_args(words)
-    if options.list is None:
-        return options
-    lines = Path(options.list).read_text(encoding="utf-8").splitlines()
-    member = lines[int(os.environ["SLURM_ARRAY_TASK_ID"])]
-    return parser.parse_intermixed_args([*shlex.split(member), *words])
-
-
-def build_training_job(options: argparse.Namespace, processes: int) -> "TrainingJob":
-    """Build the ``TrainingJob`` of these options; ValueError if an option is invalid."""
-    from .job import TrainingJob  # imports fairseq, which takes seconds
-
-    for word in options.overrides:
-        if "=" not in word and not word.startswith("~"):
-            raise ValueError(f"overrides must be KEY=VALUE, such as +run=n512-k256-layerwise, got {word}")
-    if options.name:
-        check_run_name(options.name, options.runs)
-    return TrainingJob(options.config, tuple(options.overrides), processes, options.device, options.runs, options.name)
-
-
-def check_run_name(name: str, runs: str | Path) -> None:
-    """Raise ValueError unless ``name`` is a path inside ``runs``."""
-    path = Path(name)
-    if path.is_absolute() or not path.parts or ".." in path.parts:
-        raise ValueError(f"--name must be a path inside {runs}, got {name}")

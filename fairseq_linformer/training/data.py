@@ -1,7 +1,6 @@
 """Data for finetuning: prepared unless the folder exists, and checked against task and model."""
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,53 +19,39 @@ from ..models.dictionaries import check_dictionary
 from .initial_checkpoint import InitialCheckpoint
 
 
-@dataclass(frozen=True)
-class DataOptions:
-    """How to prepare a task; existing data are used whatever their source and tokenizer were.
+def prepare_data(
+    task: Task,
+    folder: Path,
+    checkpoint: InitialCheckpoint,
+    source: str = "hub",
+    tokenizer: TokenizerFiles | None = None,
+    truncation: str | None = None,
+) -> None:
+    """Prepare ``folder`` unless it exists, and check that it matches task, checkpoint and truncation.
 
-    Attributes:
-        source: as for ``open_source``.
+    Args:
+        source: as for ``open_source``; existing data are used whatever their source and tokenizer were.
         tokenizer: its files; None for those next to the checkpoint.
         truncation: how rows longer than n are truncated, also in existing data; None for ``head`` in new data.
-    """
-
-    source: str = "hub"
-    tokenizer: TokenizerFiles | None = None
-    truncation: str | None = None
-
-
-def prepare_data(task: Task, folder: Path, checkpoint: InitialCheckpoint, options: DataOptions) -> None:
-    """Prepare ``folder`` unless it exists, and check it.
-
-    Raises:
-        ValueError: there is no tokenizer, or the folder does not match task, checkpoint or truncation.
     """
     check_data_path(folder, "--data")
     pretrained = checkpoint.original.parent
     if not is_prepared(folder):
-        files = options.tokenizer or find_tokenizer_files(pretrained)
+        files = tokenizer or find_tokenizer_files(pretrained)
         if not files:
             raise ValueError(
                 f"there is no tokenizer next to {checkpoint.original}; pass that of its pretraining with {FLAGS_TEXT}"
             )
         dictionary = pretrained / DICTIONARY
-        tokenizer = load_tokenizer(files, dictionary if dictionary.is_file() else None)
-        truncation = options.truncation or TRUNCATIONS[0]
-        prepare_task(task, folder, open_source(task, options.source), tokenizer, checkpoint.max_positions, truncation)
-    manifest = check_folder(task, folder, checkpoint.max_positions)
-    used = manifest.get("cut", "unknown")
-    if options.truncation not in (None, used):
-        raise ValueError(
-            f"--truncation of {folder} must be {used}, as it was prepared, got {options.truncation}; choose another "
-            "--data"
-        )
-    check_dictionary(
-        folder / "input0" / DICTIONARY,
-        checkpoint.vocab_size,
-        checkpoint.original,
-        "prepare the data again",
-        same_as=[pretrained / DICTIONARY],
-    )
+        encoder = load_tokenizer(files, dictionary if dictionary.is_file() else None)
+        how = truncation or TRUNCATIONS[0]
+        prepare_task(task, folder, open_source(task, source), encoder, checkpoint.max_positions, how)
+    used = check_folder(task, folder, checkpoint.max_positions).get("cut", "unknown")
+    if truncation not in (None, used):
+        raise ValueError(f"--truncation of {folder} must be {used}, as it was prepared, got {truncation}")
+    own = pretrained / DICTIONARY
+    words = folder / "input0" / DICTIONARY
+    check_dictionary(words, checkpoint.vocab_size, checkpoint.original, "prepare the data again", same_as=[own])
 
 
 def open_own_task(folder) -> Task:
@@ -82,9 +67,6 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
 
     Returns:
         The manifest; empty if there is none.
-
-    Raises:
-        ValueError: a file is missing, or the folder has another task or rows for another n.
     """
     manifest: dict[str, Any] = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     if manifest.get("task", task.name) != task.name:
@@ -105,8 +87,7 @@ def _num_truncated(manifest: dict[str, Any]) -> int:
 
 def check_complete(task: Task, folder: Path) -> None:
     """Raise ValueError if a dataset of a prepared folder is missing or truncated."""
-    parts = [*(f"input{i}" for i in range(task.num_inputs)), *(["label"] if task.classes else [])]
-    for part in parts:
+    for part in (*(f"input{i}" for i in range(task.num_inputs)), *(["label"] if task.classes else [])):
         for split in task.splits:
             open_dataset(folder / part / split)
 

@@ -13,32 +13,28 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.files import is_fairseq_checkpoint, training_seconds
-from ..checkpoints.provenance import RESULT
+from ..checkpoints.files import BEST, LAST, RESULT, is_fairseq_checkpoint, remove_optimizer_state, training_seconds
 from ..data.tasks import Task
-from ..data.tokenizer_files import DICTIONARY
+from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
 from ..evaluation.classifier import FairseqClassifier
 from ..evaluation.encoded_rows import is_prepared, read_prepared_rows
 from ..evaluation.evaluate import evaluate
 from ..files import check_can_be_written, read_json, write_json
 from ..models.datasets import open_dataset
-from . import local
-from .arguments import check_run_name
+from . import local, slurm
 from .compose import compose_config
-from .data import DataOptions, copy_companions, describe_data, prepare_data
+from .data import copy_companions, describe_data, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
 from .job import TrainingJob
 from .recipe import CONFIG, Recipe, run_names
-from .restore import LAST
-from .run_folder import CHECKPOINTS, DONE, check_run_folder, training_provenance
-from .slurm import Submission, submit_array
+from .run_folder import CHECKPOINTS, check_run_folder, training_provenance
 
-BEST = "checkpoint_best.pt"
 FIXED = """
     task criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
-    dataset.disable_validation optimization.update_freq distributed_training.distributed_world_size
+    dataset.disable_validation optimization.update_freq distributed_training.distributed_world_size model.max_positions
 """.split()
-"""Options that depend on the task, or on which --batch-size relies, besides the recipe's own."""
+"""Options that depend on the task, on which --batch-size relies, or that fairseq ignores here, besides the recipe's
+own."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +46,13 @@ class FinetuningJob:
         checkpoint: path of a fairseq checkpoint, or folder or hub name of a model of ``transformers``.
         recipes: one recipe, or those of a grid.
         name: name of the run folder in ``runs``; for a grid, of the folder that contains the run folders.
-        data: folder of the task.
+        data: folder of the task; prepared unless it exists.
         runs: folder of the run folders.
         max_positions: n; None for the checkpoint's.
         from_scratch: train the same model without pretrained weights.
         device: ``cuda`` or ``cpu``.
         overrides: further overrides of fairseq-hydra-train.
-        data_options: how to prepare ``data``.
+        source, tokenizer, truncation: as for ``prepare_data``.
     """
 
     task: Task
@@ -69,7 +65,9 @@ class FinetuningJob:
     from_scratch: bool = False
     device: str = "cpu"
     overrides: tuple[str, ...] = ()
-    data_options: DataOptions = DataOptions()
+    source: str = "hub"
+    tokenizer: TokenizerFiles | None = None
+    truncation: str | None = None
 
 
 def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
@@ -82,15 +80,8 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
         The results of the finished runs, which are all of them unless this is a dry run.
 
     Raises:
-        ValueError, OSError: as ``open_job``; a run folder has another configuration; an untrained run needs a GPU; or
-            training failed.
         KeyboardInterrupt: training was stopped by a signal; call again to resume.
     """
-    untrained = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
-    if untrained and job.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"PyTorch finds no GPU for the untrained run {untrained[0]}; wait for its Slurm job, or use --device cpu"
-        )
     checkpoint, trainings = open_job(job, dry_run)
     for training in trainings:
         check_run_folder(training)
@@ -100,32 +91,25 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
         if not path.exists() and not dry_run:
             if len(trainings) > 1:
                 print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
-            local.train(training, int(training.cfg.lr_scheduler.total_num_update))  # a float in fairseq
-            write_json(path, build_result(job, recipe, checkpoint, training))
+            local.train(training)
+            result = build_result(job, recipe, checkpoint, training)
+            for saved in (training.folder / CHECKPOINTS).glob("*.pt"):
+                remove_optimizer_state(saved)
+            write_json(path, result)
         if path.exists():
             results.append(read_json(path))
     return results
 
 
-def submit(job: FinetuningJob, submission: Submission) -> str:
-    """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them.
-
-    Raises:
-        ValueError, OSError: as ``open_job`` and ``training.slurm.submit_array``.
-    """
-    _, trainings = open_job(job, submission.dry_run)
-    return submit_array("finetune-" + job.name.replace("/", "-"), trainings, submission)
+def submit(job: FinetuningJob, sbatch_options: Sequence[str] = (), dry_run: bool = False) -> str:
+    """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them."""
+    _, trainings = open_job(job, dry_run)
+    options = [*slurm.layout(1, 1, job.device), *sbatch_options]
+    return slurm.submit(trainings, options, "finetune-" + job.name.replace("/", "-"), dry_run)
 
 
 def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
-    """Open the checkpoint, prepare the data, and build the training of each recipe.
-
-    Raises:
-        ValueError: an override is not allowed; as ``open_initial_checkpoint`` and ``prepare_data``; or a dry run would
-            prepare data.
-        OSError: a file cannot be written.
-    """
-    check_run_name(job.name, job.runs)
+    """Open the checkpoint, prepare the data, and build the training of each recipe."""
     check_can_be_written(job.runs)
     data = Path(job.data)
     if dry_run and not is_prepared(data):
@@ -134,7 +118,7 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
     checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, job.max_positions, dry_run)
     if not is_prepared(data):  # preparing may take an hour, so wrong overrides are rejected first
         compose_config(str(CONFIG), build_trainings(job, checkpoint, rows=1)[0].overrides)
-    prepare_data(job.task, data, checkpoint, job.data_options)
+    prepare_data(job.task, data, checkpoint, job.source, job.tokenizer, job.truncation)
     print(f"{data}: {describe_data(data)}", file=sys.stderr)
     return checkpoint, build_trainings(job, checkpoint, len(open_dataset(data / "input0" / "train")))
 
@@ -144,18 +128,13 @@ def build_trainings(job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int
     trainings = []
     for name, recipe in zip(run_names(job.name, job.recipes), job.recipes):
         own = recipe.overrides(job.task, checkpoint, job.data, rows, job.from_scratch)
-        check_overrides(job.overrides, own)
+        keys = [*FIXED, *(each.lstrip("+").partition("=")[0] for each in own)]
+        for word in job.overrides:
+            key = word.lstrip("+~").partition("=")[0]
+            if any(f"{each}.".startswith(f"{key}.") or f"{key}.".startswith(f"{each}.") for each in keys):
+                raise ValueError(f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set it")
         trainings.append(TrainingJob(str(CONFIG), (*own, *job.overrides), 1, job.device, job.runs, name))
     return trainings
-
-
-def check_overrides(overrides: Sequence[str], own: Sequence[str]) -> None:
-    """Raise ValueError if an override sets what the task, the recipe or the checkpoint (``own``) sets."""
-    keys = [*FIXED, *(each.lstrip("+").partition("=")[0] for each in own)]
-    for word in overrides:
-        key = word.lstrip("+~").partition("=")[0]
-        if any(f"{each}.".startswith(f"{key}.") or f"{key}.".startswith(f"{each}.") for each in keys):
-            raise ValueError(f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set it")
 
 
 def build_result(

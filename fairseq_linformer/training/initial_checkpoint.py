@@ -61,12 +61,8 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
         checkpoint: path of a fairseq checkpoint, or folder or hub name of a model of ``transformers``.
         runs: folder that contains the run folders.
         n: n to finetune with; None for the checkpoint's.
-        dry_run: write nothing; if ``RUNS/starts`` lacks the resized checkpoint, ``path`` is ``original``.
-
-    Raises:
-        ValueError: the checkpoint cannot be read, converted or resized; n is out of range; or a dry run would convert
-            a model of ``transformers``.
-        OSError: a file cannot be written.
+        dry_run: write nothing; if ``RUNS/starts`` lacks the resized checkpoint, ``path`` is ``original``. A model of
+            ``transformers`` must be there already.
     """
     if n is not None and not 1 <= n <= POSITIONS_LIMIT:
         raise ValueError(f"--max-positions must be between 1 and {POSITIONS_LIMIT:,}, got {n}")
@@ -77,31 +73,17 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
     data, path = from_authors(content), original
     if n is not None and n != max_positions(upgrade_names(data["model"])):
         data = resize(data, n)
-    state, model = upgrade_names(data["model"]), get_cfg_section(data, "model")
+    state = upgrade_names(data["model"])
     if data is not content:
         start = starts / f"{original.stem}-{digest[:12]}-n{max_positions(state)}.pt"
         if not start.exists() and not dry_run:
             replace_checkpoint(data, start)  # another process may write the same
         path = start if start.exists() else original
-    is_linformer = bool(group_projections(state))
-    options = {
-        key: value
-        for key, value in model.items()
-        if key in LinformerRobertaConfig.__dataclass_fields__
-        and not key.startswith("_")
-        and key not in _NOT_INHERITED
-        and value is not None
-    }
-    name = get_architecture(data)
-    if not is_linformer:
-        unused = ["projec", "freeze_", "sharing", "window_sizes", "local_window"]
-        if name != EPS_ARCHITECTURE:
-            name = "roberta"
-            unused.append("layer_norm_eps")
-        options = {key: value for key, value in options.items() if not key.startswith(tuple(unused))}
-        options |= {"projected_dim": None, "sharing": None}  # the YAML sets both
+    name, options = _model_options(data, is_linformer=bool(group_projections(state)))
     # Without the versions, which are those installed now.
     provenance = {key: value for key, value in collect_provenance(content).items() if key != "versions"}
+    described = {key: str(options[key] or "") for key in ("projected_dim", "sharing")}
+    projection = str(options.get("projection", "linear")) if described["sharing"] else ""
     return InitialCheckpoint(
         path=path,
         original=original,
@@ -113,12 +95,32 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
         ],
         description={
             "max_positions": max_positions(state),
-            "projected_dim": str(options["projected_dim"]) if is_linformer else "",
-            "sharing": str(options["sharing"]) if is_linformer else "",
-            "projection": str(options.get("projection", "linear")) if is_linformer else "",
+            **described,
+            "projection": projection,
             "pretraining": {**provenance, "sha256": digest, "heads": head_names(state)},
         },
     )
+
+
+def _model_options(checkpoint: dict[str, Any], is_linformer: bool) -> tuple[str, dict[str, Any]]:
+    """The architecture of a checkpoint, and those of its model's options that a finetuned model inherits."""
+    name = get_architecture(checkpoint)
+    options = {
+        key: value
+        for key, value in get_cfg_section(checkpoint, "model").items()
+        if key in LinformerRobertaConfig.__dataclass_fields__
+        and not key.startswith("_")
+        and key not in _NOT_INHERITED
+        and value is not None
+    }
+    if is_linformer:
+        return name, options
+    unused = ["projec", "freeze_", "sharing", "window_sizes", "local_window"]
+    if name != EPS_ARCHITECTURE:
+        name = "roberta"
+        unused.append("layer_norm_eps")
+    options = {key: value for key, value in options.items() if not key.startswith(tuple(unused))}
+    return name, {**options, "projected_dim": None, "sharing": None}  # the YAML sets both
 
 
 def _convert(name: str, starts: Path, dry_run: bool) -> Path:

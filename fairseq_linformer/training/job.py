@@ -78,10 +78,8 @@ class TrainingJob:
     @cached_property
     def cfg(self) -> DictConfig:
         """The configuration, with absolute paths and, for any number of processes, the same tokens per update.
-
-        Raises:
-            ValueError: as ``compose_config``; a path is missing, or the processes do not divide an update.
-        """
+        ValueError if it could not run: an option is invalid, a file is missing, or the processes do not divide an
+        update."""
         cfg = compose_config(self.config, self.overrides)
         for key in PATH_OPTIONS:
             section, name = key.split(".")
@@ -90,43 +88,30 @@ class TrainingJob:
             if value := OmegaConf.select(cfg, key):
                 paths = value.split(os.pathsep) if key == "task.data" else [value]
                 OmegaConf.update(cfg, key, os.pathsep.join(str(Path(path).absolute()) for path in paths))
-        job = {
+        micro_batches = _micro_batches(cfg)
+        for count in micro_batches:
+            if count < 1 or count % self.processes:
+                possible = ", ".join(str(p) for p in range(1, count + 1) if count % p == 0)
+                raise ValueError(
+                    f"the number of processes must divide the {count} micro-batches per update (update_freq x "
+                    f"distributed_world_size of the configuration), got {self.processes}; choose from {possible}, or "
+                    "halve dataset.batch_size and double optimization.update_freq"
+                )
+        options = {
             **DEVICES[self.device],
             "common.user_dir": str(PLUGIN),
             "distributed_training.distributed_world_size": self.processes,
-            "optimization.update_freq": [self._share(count) for count in _micro_batches(cfg)],
+            "optimization.update_freq": [count // self.processes for count in micro_batches],
         }
-        for key, value in job.items():
+        for key, value in options.items():
             OmegaConf.update(cfg, key, value)
-        _check(cfg)
+        _check_files(cfg)
         return cfg
 
-    def _share(self, micro_batches: int) -> int:
-        if micro_batches < 1:
-            raise ValueError(f"update_freq x distributed_world_size must be at least 1, got {micro_batches}")
-        if micro_batches % self.processes:
-            possible = ", ".join(str(p) for p in range(1, micro_batches + 1) if micro_batches % p == 0)
-            raise ValueError(
-                f"the number of processes must divide the {micro_batches} micro-batches per update (update_freq x "
-                f"distributed_world_size of the configuration), got {self.processes}; choose from {possible}, or halve "
-                "dataset.batch_size and double optimization.update_freq"
-            )
-        return micro_batches // self.processes
 
-
-def _check(cfg: DictConfig) -> None:
-    """Raise ValueError for a job that could not run."""
-    if cfg.distributed_training.ddp_backend == "fully_sharded":
-        raise ValueError("distributed_training.ddp_backend must not be fully_sharded, which needs fairscale")
-    for key, value in (("save_dir", "checkpoints"), ("no_save", False)):
-        if (got := cfg.checkpoint[key]) != value:
-            raise ValueError(f"checkpoint.{key} must be {value}: checkpoints are in the run folder, got {got}")
-    n = OmegaConf.select(cfg, "model.max_positions")
-    if cfg.task._name == "sentence_prediction" and n not in (None, cfg.task.max_positions):
-        raise ValueError(
-            f"model.max_positions must equal task.max_positions ({cfg.task.max_positions}), which fairseq's "
-            f"sentence_prediction uses instead, got {n}"
-        )
+def _check_files(cfg: DictConfig) -> None:
+    if (got := cfg.checkpoint.save_dir) != "checkpoints":
+        raise ValueError(f"checkpoint.save_dir must be checkpoints, which is in the run folder, got {got}")
     if name := _TRAINING_SETS.get(cfg.task._name):
         prefixes = [Path(folder, name) for folder in cfg.task.data.split(os.pathsep)]
         if not (dictionary := prefixes[0].with_name("dict.txt")).is_file():

@@ -9,29 +9,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from tqdm import tqdm
+
+from ..checkpoints.files import LAST
+from ..fairseq_log import parse_line
+from ..progress import progress_bar
 from ..signals import handle, hangup_signals
-from . import run_folder
 from .job import TrainingJob
-from .progress import TrainingProgress
-from .restore import LAST
+from .run_folder import CHECKPOINTS, DONE, LOG, LOGS, check_run_folder
 from .stopping import STOPPED
 
 _PR_SET_PDEATHSIG = 1  # Linux's prctl: signal sent when the parent dies
+_SCORES = ("loss", "accuracy", "spearman")
 
 
-def train(job: TrainingJob, updates: int, ignore: Sequence[str] = (), advice: str = "choose another --name") -> None:
+def train(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
     """Start or resume training in its run folder; does nothing if it is complete.
 
     Args:
-        updates: total number of updates.
-        ignore, advice: as for ``check_run_folder``.
+        ignore: as for ``check_run_folder``.
 
     Raises:
         ValueError: as ``check_run_folder``; or training failed.
         KeyboardInterrupt: a signal has stopped it, and it is saved; call again to resume.
     """
-    run_folder.check_run_folder(job, ignore, advice)
-    if (job.folder / run_folder.DONE).exists():
+    check_run_folder(job, ignore)
+    if (job.folder / DONE).exists():
         return
     last_line = ""
     worker = start_worker(job)
@@ -39,21 +42,21 @@ def train(job: TrainingJob, updates: int, ignore: Sequence[str] = (), advice: st
     def forward(number: int, frame: FrameType | None) -> None:
         worker.send_signal(signal.SIGTERM)  # the worker finishes its update, saves and exits
 
+    updates = job.cfg.optimization.max_update or job.cfg.lr_scheduler.total_num_update
     with handle((signal.SIGINT, signal.SIGTERM, *hangup_signals()), forward):
-        with TrainingProgress(job.name, updates) as progress:
+        with progress_bar(job.name, int(updates), "update") as bar:
             assert worker.stdout is not None  # a pipe
             for line in worker.stdout:
                 last_line = line.strip() or last_line
-                progress.read(line)
+                show_progress(bar, line)
         status = worker.wait()
     if status == STOPPED:
         raise KeyboardInterrupt
     if status != 0:
-        last = job.folder / run_folder.CHECKPOINTS / LAST
+        last = job.folder / CHECKPOINTS / LAST
         saved = f"the last checkpoint is {last}" if last.exists() else "no checkpoint was saved"
-        log = job.folder / run_folder.LOGS / run_folder.LOG
         failure = last_line[:300] or f"status {status}"
-        raise ValueError(f"training {job.name} failed: {failure}; {saved}; the log is {log}")
+        raise ValueError(f"training {job.name} failed: {failure}; {saved}; the log is {job.folder / LOGS / LOG}")
 
 
 def start_worker(job: TrainingJob) -> subprocess.Popen:
@@ -77,3 +80,20 @@ def start_worker(job: TrainingJob) -> subprocess.Popen:
         errors="replace",
         preexec_fn=prctl and (lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)),
     )
+
+
+def show_progress(bar: tqdm, line: str) -> None:
+    """Count the updates in a line of fairseq's log; print validation scores."""
+    if not (parsed := parse_line(line)):
+        return
+    split, stats = parsed
+    values = {key.removeprefix(f"{split}_"): value for key, value in stats.items()}
+    if split not in ("train_inner", "train"):
+        scores = ", ".join(f"{key} {value:g}" for key, value in values.items() if key.endswith(_SCORES))
+        bar.write(f"{bar.desc}: epoch {values.get('epoch', 0):.0f}, {split}: {scores}", file=sys.stderr)
+    elif "num_updates" in values:
+        update = int(values["num_updates"])
+        if not bar.n:  # the updates of earlier attempts do not count for the rate
+            bar.n = bar.initial = update
+        bar.set_postfix_str(f"loss {values.get('loss', float('nan')):.4g}", refresh=False)
+        bar.update(update - bar.n)

@@ -1,17 +1,18 @@
 """Memory, time and cost of a pretraining run, before it runs.
 
 The configuration's model, loss and optimizer run a real step on PyTorch's meta device, whose tensors have shapes but no
-memory: ``MemTracker`` counts their bytes, ``FlopCounterMode`` the operations of matrix products. Sentences are full,
-``mask_prob`` of each is masked, and the vocabulary is RoBERTa's. Time follows from the share of the GPU's peak that
-the operations reach, between the lowest and the highest known (``benchmark/gpus.py``):
+memory: ``MemTracker`` counts their bytes, ``FlopCounterMode`` operations of matrix products. Each further layer adds
+the same, so steps of 2 and 3 layers tell exactly what deeper models need. Sentences are full, ``mask_prob`` of each is
+masked, and the vocabulary is RoBERTa's. Time follows from the share of the GPU's peak that the operations reach,
+between the lowest and the highest known (``benchmark/gpus.py``):
 
     seconds per update = operations / (share * peak) + all-reduce        at the low share
                          the longer of the two, which overlap            at the high share
 """
 
 import math
-import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from ..benchmark.flops import count_flops, gpu_kernels
 from ..benchmark.gpus import GIB, Gpu
 from ..benchmark.memory import default_dtype
 from ..models.stub_task import VOCAB_SIZE, StubTask
-from .compose import compose_config, split_config
+from .compose import compose_config
 
 SUPPORTED = {
     "task._name": ("masked_lm",),
@@ -67,15 +68,7 @@ class Memory(NamedTuple):
 
 
 class PlannedRun:
-    """A pretraining run whose step can be built on the meta device.
-
-    Args:
-        config: a YAML of ``fairseq-hydra-train``, or an override of the ``base.yaml`` above it.
-        overrides: hydra overrides.
-
-    Raises:
-        ValueError: the configuration is invalid, or has an option that the plan does not cover.
-    """
+    """A pretraining run whose step can be built on the meta device: a YAML of ``fairseq-hydra-train`` and overrides."""
 
     def __init__(self, config: str | Path, overrides: Sequence[str] = ()):
         self.cfg: DictConfig = compose_config(config, overrides)
@@ -102,13 +95,33 @@ class PlannedRun:
         with gpu_kernels(self.num_masked):
             model = self._build_model(self.recomputes)
         self.parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        self.layers: int = model.args.encoder_layers
         shape = getattr(model.encoder.sentence_encoder, "config", None)
         self.kind = f"n{self.n}-" + (f"k{shape.projected_dim}-{shape.sharing}" if shape else "roberta")
+        self.has_equal_layers = shape is None or all(dim == shape.projected_dims[0] for dim in shape.projected_dims)
 
     def memory(self, sequences: int, recomputed: bool, gpus: int) -> Memory:
         """Memory of a micro-batch when the gradients of an earlier one exist, with activations stored or recomputed."""
+        w, g, o, a = self._at_full_depth(lambda layers: self._measure_memory(sequences, recomputed, layers))
+        return Memory(w, g * (2 if gpus > 1 else 1), o, a)
+
+    def operations(self) -> int:
+        """Operations of an update on all GPUs, recomputation included. They are proportional to the sequences."""
+        build = partial(self._build_step, 1, self.recomputes)
         with gpu_kernels(self.num_masked):
-            model, optimizer, step = self._build_step(sequences, recomputed)
+            (count,) = self._at_full_depth(lambda layers: [count_flops(build(layers)[2])])
+        return count * (self.tokens_per_update // self.n)
+
+    def _at_full_depth(self, measure: Callable[[int], Sequence[int]]) -> list[int]:
+        """What ``measure`` finds for all layers; it is linear in their number if they have the same k."""
+        if self.layers <= 3 or not self.has_equal_layers:
+            return list(measure(self.layers))
+        return [two + (self.layers - 2) * (three - two) for two, three in zip(measure(2), measure(3))]
+
+    def _measure_memory(self, sequences: int, recomputed: bool, layers: int) -> tuple[int, int, int, int]:
+        """Bytes of weights, gradients, optimizer state and the rest of the peak."""
+        with gpu_kernels(self.num_masked):
+            model, optimizer, step = self._build_step(sequences, recomputed, layers)
             weights = {*model.parameters(), *model.buffers()}
             gradients = {p.grad for p in model.parameters() if p.grad is not None}
             states = {t for state in optimizer.optimizer.state.values() for t in state.values() if torch.is_tensor(t)}
@@ -120,12 +133,7 @@ class PlannedRun:
                 step()
         peak = max(sizes["Total"] for sizes in tracker.get_tracker_snapshot("peak").values())
         w, g, o = (sum(t.nbytes for t in part) for part in parts)
-        return Memory(w, g * (2 if gpus > 1 else 1), o, peak - w - g - o)
-
-    def operations(self) -> int:
-        """Operations of an update on all GPUs, recomputation included. They are proportional to the sequences."""
-        with gpu_kernels(self.num_masked):
-            return count_flops(self._build_step(1, self.recomputes)[2]) * (self.tokens_per_update // self.n)
+        return w, g, o, peak - w - g - o
 
     def largest_batch(self, whole: int, gpu: Gpu, gpus: int, recomputed: bool) -> int:
         """The largest micro-batch that fits and divides the ``whole`` sequences of an update on a GPU; 0 if none fits.
@@ -140,16 +148,18 @@ class PlannedRun:
         multiple: int = self.cfg.dataset.required_batch_size_multiple
         return sequences - sequences % multiple if sequences > multiple else sequences
 
-    def _build_model(self, recomputed: bool) -> Any:
+    def _build_model(self, recomputed: bool, layers: int | None = None) -> Any:
         options = self.cfg.model.copy()
         with open_dict(options):
             options.checkpoint_activations, options.compile = recomputed, False
+            if layers is not None:
+                options.encoder_layers = layers
         with default_dtype(self.dtype):
             return build_model(options, StubTask(VOCAB_SIZE, self.n)).train()
 
-    def _build_step(self, sequences: int, recomputed: bool) -> tuple[Any, Any, Callable[[], None]]:
+    def _build_step(self, sequences: int, recomputed: bool, layers: int) -> tuple[Any, Any, Callable[[], None]]:
         """The model, fairseq's optimizer after a first step, and a second step: forward, backward, optimizer."""
-        model, common = self._build_model(recomputed), self.cfg.common
+        model, common = self._build_model(recomputed, layers), self.cfg.common
         params = [p for p in model.parameters() if p.requires_grad]
         if common.memory_efficient_fp16 or common.memory_efficient_bf16:
             optimizer = optim.MemoryEfficientFP16Optimizer.build_optimizer(self.cfg, params)
@@ -178,9 +188,6 @@ def format_plan(run: PlannedRun, gpu: Gpu, gpus: int | None = None, share: float
     Args:
         gpus: G; None for that of the configuration. The tokens per update do not change.
         share: of the GPU's peak; None for its known range.
-
-    Raises:
-        ValueError: ``gpus`` does not divide an update, ``share`` is out of range, or the GPU does not support bf16.
     """
     gpus = run.gpus if gpus is None else gpus
     shares = gpu.utilization(run.precision) if share is None else (share, share)
@@ -223,33 +230,3 @@ def format_plan(run: PlannedRun, gpu: Gpu, gpus: int | None = None, share: float
             else f"one sequence does not fit on {gpu.name}",
         ]
     )
-
-
-def check_runs(config: str | Path, gpu: Gpu) -> str:
-    """One line per configuration next to ``config``, its base first.
-
-    Raises:
-        ValueError: one is invalid, does not fit, or contradicts its name or the base; the message has a sentence each.
-    """
-    base = split_config(config)[0]
-    expected, lines, problems = PlannedRun(base).tokens_per_update, [], []
-    choices = [[], *([f"+gpus={path.stem}"] for path in sorted(base.parent.glob("gpus/*.yaml")))]
-    runs = [*((base, words) for words in choices), *((path, []) for path in sorted(base.parent.glob("run/*.yaml")))]
-    for path, words in runs:
-        name = " ".join([path.stem, *words])
-        is_of_paper = re.fullmatch(r"n\d+-(k\d+-.+|roberta)", name) is not None
-        try:
-            run = PlannedRun(path, words)
-            total = run.memory(run.sequences, run.recomputes, run.gpus).total
-            lines.append(f"{name:24}{run.parameters:>14,}{run.tokens_per_update:>12,}{total / GIB:>8.2f} GiB")
-            if total > gpu.usable:
-                problems.append(f"{name}: batch_size {run.sequences} does not fit on {gpu.name}")
-            if is_of_paper and name != run.kind:
-                problems.append(f"{name}: with these values the name must be {run.kind}")
-            if (is_of_paper or path == base) and (tokens := run.tokens_per_update) != expected:
-                problems.append(f"{name}: tokens per update must be {expected:,}, as in the base, got {tokens:,}")
-        except ValueError as error:
-            problems.append(f"{name}: {error}")
-    if problems:
-        raise ValueError("\n".join([f"{len(problems)} problems in {base.parent}:", *problems]))
-    return "\n".join([*lines, f"all {len(lines)} fit on {gpu.name} and agree with their names and the base"])

@@ -26,9 +26,6 @@ class Recipe:
         batch_size: sentences or pairs per update.
         epochs: number of epochs.
         seed: seed of the classification head, dropout and shuffling.
-
-    Raises:
-        ValueError: a value is out of range.
     """
 
     lr: float = LR
@@ -57,13 +54,7 @@ class Recipe:
     def overrides(
         self, task: Task, checkpoint: InitialCheckpoint, data, rows: int, from_scratch: bool = False
     ) -> list[str]:
-        """Overrides of configs/finetune/base.yaml.
-
-        Args:
-            data: folder of the task.
-            rows: number of rows of the training set.
-            from_scratch: train without the pretrained weights.
-        """
+        """Overrides of configs/finetune/base.yaml for ``data``, the folder of a task with that many training rows."""
         updates = math.ceil(rows / self.batch_size) * self.epochs
         return [
             f"task.num_classes={len(task.classes)}" if task.name == OWN else f"+task={task.name}",
@@ -92,8 +83,6 @@ def run_names(name: str, recipes: Sequence[Recipe]) -> list[str]:
 def build_grid(
     lrs: Sequence[float], batch_sizes: Sequence[int], seeds: Sequence[int], epochs: int = EPOCHS
 ) -> list[Recipe]:
-    """Build a recipe per combination; ValueError if a value is out of range or repeated."""
-    for name, values in (("lr", lrs), ("batch-size", batch_sizes), ("seed", seeds)):
-        if len(set(values)) < len(values):
-            raise ValueError(f"--{name} must not repeat a value, got {', '.join(map(str, values))}")
-    return [Recipe(lr, batch_size, epochs, seed) for lr, batch_size, seed in itertools.product(lrs, batch_sizes, seeds)]
+    """Build a recipe per combination; a repeated value counts once."""
+    combinations = itertools.product(dict.fromkeys(lrs), dict.fromkeys(batch_sizes), dict.fromkeys(seeds))
+    return [Recipe(lr, batch_size, epochs, seed) for lr, batch_size, seed in combinations]

@@ -8,10 +8,13 @@ RUN/attempts.jsonl   commit, hardware, versions, date and processes of each star
 RUN/done             exists once training is complete
 """
 
+import errno
 import fcntl
 import json
 import logging
 import os
+import shutil
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,27 +22,21 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..errors import first_line
+from ..checkpoints.files import LAST
 from ..files import open_atomic
 from ..machine import merge_provenance, provenance
 from .job import TrainingJob, identity
-from .restore import restore_last
 
 logger = logging.getLogger(__name__)
 
 CONFIG, CHECKPOINTS, LOGS, LOG, LOCK, DONE = "config.yaml", "checkpoints", "logs", "train.txt", ".lock", "done"
 ATTEMPTS = "attempts.jsonl"
+UNFINISHED = ".tmp"
+"""The end of the names of files that fairseq renames to checkpoints."""
 
 
 def create_or_resume(job: TrainingJob) -> list[str]:
-    """Create the folder or prepare it for resuming, while it is locked.
-
-    Returns:
-        Lines for the log.
-
-    Raises:
-        ValueError, OSError: as ``check_run_folder`` and ``restore_last``; or the folder cannot be written.
-    """
+    """Create the folder or prepare it for resuming, while it is locked. Returns lines for the log."""
     if check_run_folder(job):
         with open_atomic(job.folder / CONFIG) as file:
             file.write(OmegaConf.to_yaml(job.cfg))
@@ -48,47 +45,30 @@ def create_or_resume(job: TrainingJob) -> list[str]:
     return restore_last(job.folder / CHECKPOINTS)
 
 
-def check_run_folder(job: TrainingJob, ignore: Sequence[str] = (), advice: str = "choose another --name") -> bool:
+def check_run_folder(job: TrainingJob, ignore: Sequence[str] = ()) -> bool:
     """Check the job's configuration, and that its folder is new or has the same configuration.
 
     Args:
         ignore: options that may differ from the folder's.
-        advice: advice at the end of the error message.
 
     Returns:
         Whether the folder has no configuration yet.
-
-    Raises:
-        ValueError: as ``TrainingJob.cfg``; or the folder has a different configuration, or is not a run folder.
     """
     folder, cfg = job.folder, job.cfg
     if not (folder / CONFIG).exists():
         # sbatch creates logs, and a killed job can leave hidden files.
         is_file = folder.exists() and not folder.is_dir()
         if is_file or (folder.exists() and any(name != LOGS and name[0] != "." for name in os.listdir(folder))):
-            raise ValueError(f"{folder} is not a run folder: it has no {CONFIG}; choose another --name or --runs")
+            raise ValueError(f"{folder} is not a run folder: it has no {CONFIG}; choose another name or folder of runs")
         return True
-    stored = identity(read_config(folder))
-    requested = identity(cast(DictConfig, OmegaConf.create(OmegaConf.to_yaml(cfg))))
+    texts = (folder / CONFIG).read_text(encoding="utf-8"), OmegaConf.to_yaml(cfg)
+    stored, requested = (identity(cast(DictConfig, OmegaConf.create(text))) for text in texts)
     differing = [key for key in sorted({*stored, *requested} - {*ignore}) if stored.get(key) != requested.get(key)]
     if differing:
         first = "; ".join(f"{key} must be {stored.get(key)}, got {requested.get(key)}" for key in differing[:3])
         more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
-        raise ValueError(f"{folder} has a different configuration: {first}{more}; {advice}")
+        raise ValueError(f"{folder} has a different configuration: {first}{more}; move it away, or choose another name")
     return False
-
-
-def read_config(folder: Path) -> DictConfig:
-    """The configuration of a run folder; ValueError if it is damaged, OSError if it cannot be read."""
-    path = folder / CONFIG
-    try:
-        cfg = cast(DictConfig, OmegaConf.create(path.read_text(encoding="utf-8")))
-        identity(cfg)
-    except OSError:
-        raise
-    except Exception as error:  # OmegaConf raises many types
-        raise ValueError(f"{path} is not a configuration: {first_line(error)[:200]}") from None
-    return cfg
 
 
 @contextmanager
@@ -113,15 +93,44 @@ def record_attempt(folder: Path, processes: int) -> None:
 
 
 def training_provenance(*folders: Path) -> dict[str, Any]:
-    """``commit``, ``hardware``, ``versions`` and the last ``date`` of all attempts in these run folders.
+    """``commit``, ``hardware``, ``versions`` and the last ``date`` of all attempts in these run folders; different
+    values are joined by semicolons."""
+    lines = [line for folder in folders for line in (folder / ATTEMPTS).read_text(encoding="utf-8").splitlines()]
+    return merge_provenance([json.loads(line) for line in lines])
 
-    Different values are joined by semicolons. ValueError if ``ATTEMPTS`` is missing or damaged.
+
+def restore_last(folder: Path) -> list[str]:
+    """Replace ``checkpoint_last.pt``, which fairseq resumes from, with the newest intact checkpoint if it is damaged.
+
+    The damaged file is renamed. Unfinished files, of a killed process, are deleted. Returns lines for the log;
+    ValueError if all checkpoints are damaged.
     """
-    return merge_provenance([attempt for folder in folders for attempt in _read_attempts(folder / ATTEMPTS)])
+    for unfinished in folder.glob(f"*.pt{UNFINISHED}"):
+        unfinished.unlink()
+    last = folder / LAST
+    paths = sorted(folder.glob("checkpoint*.pt"), key=lambda path: (path != last, -path.stat().st_mtime))
+    intact = next(filter(is_intact, paths), None)
+    if not paths:
+        return ["no checkpoint yet; training starts at update 0"]
+    if intact is None:
+        raise ValueError(f"all {len(paths)} checkpoints in {folder} are damaged; delete them to start over")
+    lines = [f"{path} is damaged" for path in paths[: paths.index(intact)]]
+    if intact != last:
+        unfinished = folder / f"{LAST}{UNFINISHED}"
+        shutil.copyfile(intact, unfinished)
+        if last.exists():
+            os.replace(last, folder / f"{LAST}.damaged")
+        os.replace(unfinished, last)
+        lines.append(f"replaced {LAST} with {intact.name}")
+    return [*lines, f"resuming from {last}"]
 
 
-def _read_attempts(path: Path) -> list[dict[str, Any]]:
+def is_intact(path: Path) -> bool:
+    """Whether a checkpoint is complete, and has the content that was written, by the CRCs of its zip entries."""
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):
-        raise ValueError(f"{path} is missing or damaged; it must have a line per attempt") from None
+        with zipfile.ZipFile(path) as file:
+            return bool(file.namelist()) and file.testzip() is None
+    except Exception as error:  # damaged archives make zipfile raise almost any error
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # the file system failed, or denied access
+        return False

@@ -7,13 +7,16 @@ LOCAL_RANK, and with several processes MASTER_ADDR and MASTER_PORT. Its exit sta
 ``STOPPED`` if a signal stopped it, else 1.
 """
 
+import argparse
 import logging
 import multiprocessing
 import os
+import shlex
 import shutil
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
@@ -28,13 +31,13 @@ from fairseq_cli import train
 from omegaconf import DictConfig, OmegaConf
 
 from ..errors import first_line, root_cause
-from .arguments import build_training_job, parse_job_arguments
+from .arguments import add_arguments
+from .job import TrainingJob
 from .run_folder import DONE, LOG, LOGS, check_run_folder, create_or_resume, lock_folder, record_attempt
 from .stopping import StopRequest, stop_after_update
 
 logger = logging.getLogger(__name__)
 logger.setLevel(logging.INFO)  # fairseq silences all ranks but the first
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 TIMEOUT = timedelta(minutes=30)
 """Of collective operations. PyTorch's 10 minutes are too few for rank 0 to write a large checkpoint to a busy file
 system while the others wait."""
@@ -46,10 +49,8 @@ def main(words: list[str] | None = None) -> int:
     request = StopRequest()
     request.listen()
     try:
-        if missing := [name for name in VARIABLES if not os.environ.get(name, "").isdigit()]:
-            raise ValueError(f"{missing[0]} is not set; start workers with scripts/torchrun.sh or `submit`")
-        rank, world_size, local_rank = (int(os.environ[name]) for name in VARIABLES)
-        job = build_training_job(parse_job_arguments(words), world_size)
+        rank, world_size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+        job = read_job(sys.argv[1:] if words is None else words, world_size)
         if (job.folder / DONE).exists():
             check_run_folder(job)
             print(f"training is already complete: {job.folder}")
@@ -76,6 +77,18 @@ def main(words: list[str] | None = None) -> int:
     return status
 
 
+def read_job(words: Sequence[str], processes: int) -> TrainingJob:
+    """The job of these arguments. In an array, those in the member's line of ``--list`` precede them."""
+    parser = argparse.ArgumentParser(prog="worker")
+    add_arguments(parser)
+    parser.add_argument("--list", metavar="FILE", help="file with one line of arguments per member of an array")
+    options = parser.parse_intermixed_args(words)
+    if options.list is not None:
+        line = Path(options.list).read_text(encoding="utf-8").splitlines()[int(os.environ["SLURM_ARRAY_TASK_ID"])]
+        options = parser.parse_intermixed_args([*shlex.split(line), *words])
+    return TrainingJob(options.config, tuple(options.overrides), processes, options.device, options.runs, options.name)
+
+
 def _process_config(cfg: DictConfig, rank: int, local_rank: int) -> Any:
     """The configuration of a process, as fairseq-hydra-train passes it on."""
     devices = torch.cuda.device_count()  # 1 if the scheduler restricts each process to its GPU
@@ -93,23 +106,21 @@ def _train(cfg: Any, rank: str) -> int:
     # fairseq also creates groups of its own, which have PyTorch's timeout and not that of the default group.
     dist.init_process_group = partial(dist.init_process_group, timeout=TIMEOUT)
     dist.new_group = partial(dist.new_group, timeout=TIMEOUT)
-    try:
-        distributed_utils.call_main(cfg, partial(_train_in_group, rank))
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
-    return 0
 
-
-def _train_in_group(rank: str, cfg: Any) -> None:
-    try:
+    def train_in_group(cfg: Any) -> None:
         world_size = dist.get_world_size() if dist.is_initialized() else 1
         logger.info("%s on %s: world size %d", rank, socket.gethostname(), world_size)
         train.main(cfg)
+
+    try:
+        distributed_utils.call_main(cfg, train_in_group)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
     except Exception as error:
         cause = root_cause(error)
-        failure = f"{rank} on {socket.gethostname()} failed: {type(cause).__name__}: {first_line(cause)}"
-        logger.exception(failure)
-        raise SystemExit(1) from None
+        logger.exception(f"{rank} on {socket.gethostname()} failed: {type(cause).__name__}: {first_line(cause)}")
+        return 1
+    return 0
 
 
 def _configure_log(*files: Path) -> None:

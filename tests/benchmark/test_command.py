@@ -60,7 +60,6 @@ def test_other_kinds(run, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_process_uses_the_optimizer_of_its_options(run, tmp_path, monkeypatch):
     logs, run_command = [], train_process.run_command
     monkeypatch.setattr(train_process, "run_command", lambda *call: logs.append(run_command(*call)) or logs[-1])

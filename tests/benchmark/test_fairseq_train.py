@@ -75,7 +75,6 @@ def test_bf16_does_not_imply_a_tpu(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_shares_add_up_for_each_model(tmp_path):
     """Shares add up to an update. Each model trains in its own process, because two have the same name."""
     measure_cells([SharesCell(32, 2, ("authors", "ours"), **TINY)], tmp_path, Provenance("abc", "command"))

@@ -20,7 +20,6 @@ def run(*words) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_all_steps_run_and_only_missing_ones_again(tmp_path):
     prepared = run(tmp_path, "--prepare")
     assert prepared.returncode == 0, prepared.stderr

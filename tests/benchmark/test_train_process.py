@@ -35,7 +35,6 @@ def test_options_apply_to_our_model_and_override():
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_processes_of_both_plugins():
     found = ProcessCell(32, 2, ("authors", "ours"), 8, 2, **TINY).measure()
     assert (
@@ -104,7 +103,6 @@ def test_process_out_of_gpu_memory_does_not_stop_the_others(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_finetuning_processes(pieces, tmp_path):
     """A cell describes the data without their path."""
     cell = FinetuningCell(16, 2, ("ours",), 4, 2, rounds=1, **TINY, data="cats and dogs", folder=str(pieces))

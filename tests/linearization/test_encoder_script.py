@@ -33,7 +33,6 @@ def run(out, cwd, status=0, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_from_an_encoder_to_an_export(tmp_path):
     encoder = save_encoder(tmp_path / "tiny-bert", "bert", False)
     (encoder / "README.md").write_text(LICENSE)

@@ -142,7 +142,7 @@ def test_share_is_measured_during_training(encoder, text, tmp_path):
         linearization._find_checkpoint(out / "run" / "checkpoints", 9)
     (out / "report.json").unlink()
     moved = shutil.copytree(text, tmp_path / "moved")
-    with pytest.raises(ValueError, match="task.data must be .*; move it back, or choose another OUT"):
+    with pytest.raises(ValueError, match="task.data must be .*; move it away, or choose another name"):
         linearization.linearize(linearization.Linearization(str(encoder), str(moved), model, **values), out)
 
 

@@ -43,7 +43,6 @@ def run(data, save_dir, *options, updates, backend="legacy_ddp"):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("sharing", ["none", "layerwise"])
 def test_two_processes_equal_one_with_twice_the_batch(mlm_data, tmp_path, sharing):
     # One process first: what it imports is there in its copies.
@@ -66,7 +65,6 @@ def load_start(data, tmp_path, sharing):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_another_number_of_processes_goes_on_where_the_first_were(mlm_data, tmp_path):
     """In the middle of an epoch, which fairseq counts in batches of each process."""
     run(mlm_data, tmp_path / "run", "--batch-size", 4, updates=3)

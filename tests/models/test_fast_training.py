@@ -44,7 +44,6 @@ def test_what_is_compiled_is_all_of_the_layer(local_window):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_compiled_training_is_the_same(mlm_data, tmp_path):
     """The real compiler, on one layer, as each takes seconds; the checkpoint omits it and has the same names."""
     options = [*NO_DROPOUT, "--encoder-layers", "1"]

@@ -108,7 +108,6 @@ def train_rank(path, options, rank, is_combined):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("options", [dict(sharing="headwise"), dict(local_window=3)], ids=str)
 def test_checkpointing_compilation_and_two_ranks_equal_eager_training(tmp_path, options):
     """With dropout, and hence the backward passes of ``dropout.py`` and ``local_window.py``. Compiled with the

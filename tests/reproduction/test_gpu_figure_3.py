@@ -15,7 +15,6 @@ SCRIPT = Path(__file__).parents[2] / "scripts/gpu_figure_3.sh"
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_stopped_and_resumed(tmp_path):
     draw = random.Random(1)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(4, 9))) for _ in range(9000)]

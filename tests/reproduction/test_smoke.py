@@ -18,7 +18,7 @@ from fairseq_linformer.reproduction.statistics import UNMEASURED
 
 from ..forked_worker import quick_workers  # noqa: F401
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.slow
 OPTIONS = {"data": "text", "encoder": "encoder", "source": "train.txt", "tasks": "tasks"}
 RUNS = [
     ("table-1", "time"),

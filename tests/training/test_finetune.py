@@ -12,7 +12,7 @@ import pytest
 
 from fairseq_linformer.checkpoints.from_transformers import from_transformers
 from fairseq_linformer.data.tasks import TASKS
-from fairseq_linformer.training.data import DataOptions, prepare_data
+from fairseq_linformer.training.data import prepare_data
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 
 from .. import fairseq_commands
@@ -42,6 +42,9 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
     # The files next to the checkpoint are all that is needed to use it.
     assert command("evaluate", best, glue / "dev.tsv", "--json", tmp_path / "s.json") != ""
     assert json.loads((tmp_path / "s.json").read_text())["scores"]["accuracy"]["value"] == accuracy
+    for path in best.parent.glob("*.pt"):  # a finished run is not resumed
+        assert "last_optimizer_state" not in fairseq_commands.load(best.parent, path.name)
+    assert "cats: valid" in finetune(tmp_path / "runs/cats", *SHORT, "--name", "more-cats", "--dry-run")
 
     before = (tmp_path / "runs/cats/result.json").stat().st_mtime_ns
     assert finetune(*words) == output and (tmp_path / "runs/cats/result.json").stat().st_mtime_ns == before
@@ -56,25 +59,20 @@ def test_from_scratch_ignores_the_weights(finetune, masked_lm, tmp_path):
     """Two checkpoints that differ only in their weights start the same training."""
     other = shutil.copytree(masked_lm, tmp_path / "other", ignore=shutil.ignore_patterns("checkpoint_best.pt"))
     shake(other / "checkpoint_last.pt", seed=1)
-    states = {}
-    for name, folder, options in (
-        ("a", masked_lm, ["--from-scratch"]),
-        ("b", other, ["--from-scratch"]),
-        ("pretrained", other, []),
-    ):
-        output = finetune(folder / "checkpoint_last.pt", *SHORT, "--max-epoch", 1, *options, "--name", name)
-        assert "accuracy" in output and read_result(tmp_path, name)["model"]["from_scratch"] == bool(options)
-        states[name] = fairseq_commands.load(tmp_path / "runs" / name / "checkpoints")["model"]
-    a, b, pretrained = states.values()
-    assert all(a[key].equal(b[key]) for key in b)
+    states = []
+    for name, folder in (("a", masked_lm), ("b", other)):
+        output = finetune(folder / "checkpoint_last.pt", *SHORT, "--max-epoch", 1, "--from-scratch", "--name", name)
+        assert "accuracy" in output and read_result(tmp_path, name)["model"]["from_scratch"]
+        states.append(fairseq_commands.load(tmp_path / "runs" / name / "checkpoints")["model"])
+    assert all(states[0][key].equal(value) for key, value in states[1].items())
     key = "encoder.sentence_encoder.layers.0.fc1.weight"
-    assert not b[key].allclose(pretrained[key], atol=0.1)
+    assert not states[1][key].allclose(fairseq_commands.load(other)["model"][key], atol=0.1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["roberta", "bert", "distilbert"])
-def test_models_of_transformers_are_converted_first(family, finetune, tmp_path):
-    encoder, runs = save_encoder(tmp_path / family, family, True), tmp_path / "runs"
+def test_models_of_transformers_are_converted_first(finetune, tmp_path):
+    encoder, runs = save_encoder(tmp_path / "bert", "bert", True), tmp_path / "runs"
+    assert "is not prepared, and --dry-run" in finetune(encoder, *SHORT, "--name", "direct", "--dry-run")
     assert "accuracy" in finetune(encoder, *SHORT, "--lr", 1e-3, "--name", "direct")
     (start,) = (runs / "starts").glob("*/model.pt")
     before = start.stat().st_mtime_ns
@@ -85,9 +83,8 @@ def test_models_of_transformers_are_converted_first(family, finetune, tmp_path):
     from_transformers(str(encoder), tmp_path / "converted", arch="roberta")
     assert "accuracy" in finetune(tmp_path / "converted/model.pt", *SHORT, "--lr", 1e-3, "--name", "converted")
     direct, converted = read_result(tmp_path, "direct"), read_result(tmp_path, "converted")
-    assert direct.keys() == converted.keys() and direct["model"].keys() == converted["model"].keys()
     assert (
-        direct["model"]["checkpoint"] == str(encoder) and direct["model"]["pretraining"]["imported"]["name"] == family
+        direct["model"]["checkpoint"] == str(encoder) and direct["model"]["pretraining"]["imported"]["name"] == "bert"
     )
     assert direct["model"]["max_positions"] == 32 and direct["data"] == converted["data"]
     one, other = (fairseq_commands.load(runs / name / "checkpoints")["model"] for name in ("direct", "converted"))
@@ -112,7 +109,7 @@ def test_diverging_training_error_names_the_update(finetune, masked_lm, tmp_path
 def test_signal_saves_and_rerunning_resumes(finetune, masked_lm, tmp_path):
     """The command receives the signal and forwards it to its worker."""
     run = tmp_path / "runs/stop"
-    words = (masked_lm / "checkpoint_last.pt", "--name", "stop", *SHORT, "--max-epoch", 50, "common.log_interval=1")
+    words = (masked_lm / "checkpoint_last.pt", "--name", "stop", *SHORT, "--max-epoch", 12, "common.log_interval=1")
 
     def stop_at(update):
         """Terminate this process, which runs the command, after that update."""
@@ -129,7 +126,7 @@ def test_signal_saves_and_rerunning_resumes(finetune, masked_lm, tmp_path):
         updates = saved
     assert "accuracy" in finetune(*words) and (run / "result.json").exists()
     updates = map(int, re.findall(r'"num_updates": "(\d+)"', (run / "logs/train.txt").read_text()))
-    assert {*range(1, 50 * len(ROWS) // 4 + 1)} <= {*updates}  # none is missing
+    assert {*range(1, 12 * len(ROWS) // 4 + 1)} <= {*updates}  # none is missing
     assert len((run / "attempts.jsonl").read_text().splitlines()) == 3
 
 
@@ -148,7 +145,7 @@ def test_grid(finetune, masked_lm, tmp_path):
     }
     assert re.search(r"sst-2: accuracy \d+\.\d\d %, median over one seed, lr 0.00[15], batch size 4", output)
     dry = finetune(checkpoint, *words, "--slurm", "--dry-run", "--partition=gpu", "--device", "cpu")
-    assert "all members of finetune-grid are trained" in dry
+    assert "finetune-grid is trained" in dry
     files = sorted(tmp_path.rglob("*"))
     assert "grid: valid; unfinished runs: 2 of 4" in finetune(checkpoint, *words, "--seed", "1,2", "--dry-run")
     assert "8 truncated rows, but the model has n = 32" in finetune(
@@ -161,14 +158,9 @@ def test_grid(finetune, masked_lm, tmp_path):
 def test_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
     monkeypatch.chdir(fairseq_commands.CONFIGS.parent)
     checkpoint, slurm = masked_lm / "checkpoint_last.pt", ("--slurm", "--dry-run", "--partition=gpu", "--name", "g")
-    words = (checkpoint, "--grid", "--lr", "1e-5,2e-5", "--seed", "1,2", *slurm)
-    prepare_data(
-        TASKS["sst-2"], tmp_path / "data", open_initial_checkpoint(checkpoint, tmp_path), DataOptions(str(glue))
-    )
-    output = finetune(*words)
-    assert "--array=0-3" in output and "--partition=gpu" in output and "nothing was submitted" in output
-    assert "--array=0-0" in finetune(checkpoint, *slurm)
     resized = open_initial_checkpoint(checkpoint, tmp_path / "runs", 8, dry_run=True)
-    prepare_data(TASKS["sst-2"], tmp_path / "short", resized, DataOptions(str(glue)))
-    short = finetune(*words, "--max-positions", 8, folder=tmp_path / "short")
-    assert "--array=0-3" in short and not (tmp_path / "runs").exists()
+    prepare_data(TASKS["sst-2"], tmp_path / "data", resized, str(glue))
+    words = (checkpoint, "--max-positions", 8, *slurm)
+    output = finetune(*words, "--grid", "--lr", "1e-5,2e-5", "--seed", "1,2")
+    assert "--array=0-3" in output and "--partition=gpu" in output and "nothing was submitted" in output
+    assert "--array=0-0" in finetune(*words) and not (tmp_path / "runs").exists()

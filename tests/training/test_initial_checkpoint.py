@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.checkpoints.files import find_checkpoint, read_checkpoint
 from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 from fairseq_linformer.training.recipe import CONFIG, Recipe
 
 from .. import fairseq_commands
 
-KINDS = [("ours", None), ("ours", 8), ("none", 8), ("roberta", None), ("roberta", 8), ("authors", None)]
+KINDS = [("ours", None), ("none", 8), ("roberta", 8), ("authors", None)]
 
 
 @pytest.mark.parametrize("kind, n", KINDS)
@@ -72,3 +72,16 @@ def test_numpy_scalar_in_a_checkpoint_is_loaded(masked_lm, tmp_path):
     checkpoint["extra_state"]["best"] = np.float64(0.5)
     torch.save(checkpoint, tmp_path / "checkpoint.pt")
     assert read_checkpoint(tmp_path / "checkpoint.pt")["extra_state"]["best"] == 0.5
+
+
+def test_a_run_folder_means_its_scored_else_best_else_last_checkpoint(tmp_path):
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    assert find_checkpoint(str(tmp_path)) == str(tmp_path)  # maybe of a model of transformers
+    for name in ("checkpoint_last.pt", "checkpoint_best.pt"):
+        (checkpoints / name).touch()
+        assert find_checkpoint(str(tmp_path)) == find_checkpoint(str(checkpoints)) == str(checkpoints / name)
+    (tmp_path / "result.json").write_text('{"checkpoint": "checkpoints/checkpoint_last.pt"}')
+    assert find_checkpoint(str(tmp_path)) == str(checkpoints / "checkpoint_last.pt")
+    assert find_checkpoint(str(checkpoints / "checkpoint_best.pt")) == str(checkpoints / "checkpoint_best.pt")
+    assert find_checkpoint("google-bert/bert-base-uncased") == "google-bert/bert-base-uncased"

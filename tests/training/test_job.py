@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -18,17 +19,15 @@ BASE = "configs/pretrain/base.yaml"
     "config, overrides, name",
     [
         (BASE, ["+run=n512-k128-headwise", "+gpus=x64", "task.data=a:b"], "n512-k128-headwise"),
-        (BASE, [], "base"),
         (BASE, ["model.dropout=0", "common.seed=3", "common.log_interval=5"], "base,dropout=0,seed=3"),
         ("configs/pretrain/run/n1024-roberta.yaml", ["optimization.lr=[0.001]"], "n1024-roberta,lr=_0.001_"),
-        (BASE, ["+run=tiny", "++model.activation_fn=relu"], "tiny,activation_fn=relu"),
     ],
 )
 def test_run_name(config, overrides, name):
     assert run_name(config, overrides) == name
 
 
-@pytest.mark.parametrize("processes, gpus", [(1, []), (16, ["+gpus=x8"]), (128, ["+gpus=x128"]), (8, ["+gpus=x128"])])
+@pytest.mark.parametrize("processes, gpus", [(1, []), (16, ["+gpus=x8"]), (8, ["+gpus=x128"])])
 def test_tokens_per_update_are_preserved(processes, gpus, mlm_data):
     cfg = TrainingJob(BASE, ("+run=n1024-k256-layerwise", f"task.data={mlm_data}", *gpus), processes).cfg
     assert cfg.distributed_training.distributed_world_size == processes
@@ -36,18 +35,9 @@ def test_tokens_per_update_are_preserved(processes, gpus, mlm_data):
     assert cfg.dataset.batch_size * cfg.task.tokens_per_sample * cfg.optimization.update_freq[0] * processes == 1 << 20
 
 
-@pytest.mark.slow
 def test_rejects_processes_that_do_not_divide_the_batch(mlm_data):
     with pytest.raises(ValueError, match="128 micro-batches.*got 24; choose from 1, 2, 4, 8, 16, 32, 64, 128, "):
         TrainingJob(BASE, (f"task.data={mlm_data}",), 24).cfg
-
-
-def test_rejects_n_that_fairseq_would_replace():
-    overrides = ("task.data=a", "task.num_classes=2", "checkpoint.finetune_from_model=b")
-    with pytest.raises(ValueError, match="model.max_positions must.*512.*256"):
-        TrainingJob("configs/finetune/base.yaml", (*overrides, "++model.max_positions=256")).cfg
-    with pytest.raises(ValueError, match="^task.data needs"):  # n is right, only the paths are wrong
-        TrainingJob("configs/finetune/base.yaml", (*overrides, "++model.max_positions=512")).cfg
 
 
 @pytest.mark.parametrize(
@@ -56,18 +46,14 @@ def test_rejects_n_that_fairseq_would_replace():
         ([], ["task.data is not set"]),
         (["task.data=nowhere"], ["task.data needs ", "/nowhere"]),
         (["task.data={data}:nowhere"], ["/nowhere/train.idx does not exist"]),
-        (["task.data={tmp}"], ["task.data needs ", "{tmp}", "dict.txt"]),
         (["task.data={part}"], ["{part}", "train.bin does not exist"]),
-        (["task.data={data}", "distributed_training.ddp_backend=fully_sharded"], ["must not be fully_sharded"]),
-        (["task.data={data}", "checkpoint.no_save=true"], ["checkpoint.no_save must be False"]),
         (["task.data={data}", "checkpoint.save_dir=/tmp"], ["checkpoint.save_dir must be checkpoints", "got /tmp"]),
         (["task.data={data}", "checkpoint.finetune_from_model=lost.pt"], ["finetune_from_model must ", "/lost.pt"]),
-        (["task.data={data}", "+run=n3"], ["run/n3"]),
         (["task.data={data}", "model.droput=0"], ["droput"]),
     ],
 )
 def test_rejects_invalid_configurations_in_one_sentence(overrides, expected, mlm_data, tmp_path):
-    folders = {"data": mlm_data, "tmp": tmp_path, "part": tmp_path / "part"}
+    folders = {"data": mlm_data, "part": tmp_path / "part"}
     folders["part"].mkdir()
     for name in ("dict.txt", "train.idx"):
         (folders["part"] / name).touch()
@@ -78,29 +64,19 @@ def test_rejects_invalid_configurations_in_one_sentence(overrides, expected, mlm
 
 
 def test_paths_are_made_absolute(mlm_data, tmp_path, monkeypatch):
-    monkeypatch.chdir(mlm_data)
-    config = tmp_path / "base.yaml"
-    config.write_text(
-        'task: {_name: masked_lm, data: "???"}\nmodel: {_name: linformer_roberta_tiny}\n'
-        "distributed_training: {distributed_world_size: 1}\n"
-    )
-    cfg = TrainingJob(str(config), ("task.data=.:.",)).cfg
-    assert cfg.task.data == f"{mlm_data}:{mlm_data}" and cfg.checkpoint.restore_file == "checkpoint_last.pt"
-
-
-def test_the_teacher_is_a_path_too(mlm_data, tmp_path, monkeypatch):
     """Workers change to the run folder."""
+    for name in ("start.pt", "teacher.pt"):
+        (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "start.pt").touch()
-    config = str(CONFIGS / "distill" / "base.yaml")
-    overrides = (f"task.data={mlm_data}", "checkpoint.finetune_from_model=start.pt")
+    config, data = str(CONFIGS / "distill" / "base.yaml"), os.path.relpath(mlm_data)
+    words = (f"task.data={data}:{data}", "checkpoint.finetune_from_model=start.pt", "criterion.teacher=teacher.pt")
+    cfg = TrainingJob(config, words).cfg
+    assert [Path(part).resolve() for part in cfg.task.data.split(":")] == 2 * [Path(mlm_data).resolve()]
+    assert os.path.isabs(cfg.task.data) and cfg.criterion.teacher == str(tmp_path / "teacher.pt")
+    assert cfg.checkpoint.finetune_from_model == str(tmp_path / "start.pt")
+    assert cfg.checkpoint.restore_file == "checkpoint_last.pt"
     with pytest.raises(ValueError, match="criterion.teacher is not set; add criterion.teacher=PATH"):
-        TrainingJob(config, overrides).cfg
-    with pytest.raises(ValueError, match="criterion.teacher must be an existing file, got .*teacher.pt"):
-        TrainingJob(config, (*overrides, "criterion.teacher=teacher.pt")).cfg
-    (tmp_path / "teacher.pt").touch()
-    cfg = TrainingJob(config, (*overrides, "criterion.teacher=teacher.pt")).cfg
-    assert cfg.criterion.teacher == str(tmp_path / "teacher.pt")
+        TrainingJob(config, words[:2]).cfg
 
 
 def test_device_overrides(mlm_data):
@@ -118,9 +94,7 @@ def test_hydra_reads_quoted_values_unchanged(value):
 @pytest.mark.parametrize(
     "change, same",
     [
-        ({"common.log_interval": 7}, True),
-        ({"checkpoint.save_interval_updates": 3}, True),
-        ({"dataset.num_workers": 0}, True),
+        ({"common.log_interval": 7, "checkpoint.save_interval_updates": 3, "dataset.num_workers": 0}, True),
         ({"model.dropout": 0.2}, False),
         ({"optimization.update_freq": "[8]"}, False),
         ({"common.seed": 9}, False),

@@ -1,7 +1,7 @@
-"""Signals and failures of a worker on this machine."""
+"""Progress, signals and failures of a worker on this machine."""
 
+import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,11 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from fairseq_linformer import progress as progress_module
 from fairseq_linformer.signals import hangup_signals
-from fairseq_linformer.training import local, run_folder
+from fairseq_linformer.training import local
 from fairseq_linformer.training.job import TrainingJob
+from fairseq_linformer.training.run_folder import ATTEMPTS, CONFIG, DONE
 
-from ..damaged_data import DAMAGE
 from ..fairseq_commands import load
 from ..forked_worker import forked_workers
 from .jobs import overrides
@@ -30,13 +31,14 @@ signal.pause()
 @pytest.fixture
 def train(monkeypatch, tmp_path):
     """``local.train`` with a program in place of a worker."""
-    monkeypatch.setattr(run_folder, "check_run_folder", lambda job, ignore, advice: True)
+    monkeypatch.setattr(local, "check_run_folder", lambda job, ignore: True)
 
     def train(script):
         command = [sys.executable, "-S", "-c", script]
         start = lambda _: subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         monkeypatch.setattr(local, "start_worker", start)
-        local.train(SimpleNamespace(folder=tmp_path, name="run"), 9)
+        cfg = SimpleNamespace(optimization=SimpleNamespace(max_update=10))
+        local.train(SimpleNamespace(folder=tmp_path, name="run", cfg=cfg))
 
     return train
 
@@ -49,33 +51,45 @@ def test_signal_is_forwarded_and_the_worker_awaited(number, train):
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == handlers
 
 
-def test_failure_message_is_the_last_line(train, capsys):
-    valid = '2026 | INFO | valid | {"epoch": 1, "valid_loss": "7.25", "valid_wps": "9"}'
+def log_line(split, **stats):
+    return f"2026-01-01 00:00:00 | INFO | {split} | {json.dumps({key: str(value) for key, value in stats.items()})}"
+
+
+def test_updates_are_counted_and_validation_is_printed(train, capsys, monkeypatch):
+    monkeypatch.setattr(progress_module, "DELAY", 0.0)
+    lines = [
+        "2026 | INFO | fairseq.trainer | begin training epoch 1",
+        log_line("train_inner", epoch=1, loss=2.5, wps=1000, num_updates=5),
+        log_line("valid", epoch=2, valid_loss=0.5, valid_accuracy=91.25, valid_wps=9, valid_num_updates=5),
+        '2026 | INFO | valid | {"epoch": 2, "valid_lo',  # truncated by a kill
+        log_line("train_inner", epoch=2, loss=0.25, wps=1000, num_updates=10),
+    ]
+    train(f"print({chr(10).join(lines)!r})")
+    shown = capsys.readouterr().err
+    assert "run: epoch 2, valid: loss 0.5, accuracy 91.25\n" in shown
+    assert "10/10" in shown.splitlines()[-1] and "loss 0.25" in shown
+
+
+def test_failure_message_is_the_last_line(train):
     with pytest.raises(ValueError, match="training run failed: OSError: no space; no checkpoint was saved; the log"):
-        train(f"print({valid!r}); print('OSError: no space'); raise SystemExit(9)")
-    assert "epoch 1, valid: loss 7.25\n" in capsys.readouterr().err
+        train("print('OSError: no space'); raise SystemExit(9)")
     with pytest.raises(ValueError, match="failed: status 9"):
         train("raise SystemExit(9)")
 
 
 def test_a_complete_run_is_not_trained(train, tmp_path):
-    (tmp_path / run_folder.DONE).touch()
+    (tmp_path / DONE).touch()
     train("raise SystemExit(9)")
 
 
-@pytest.fixture
-def job(mlm_data, tmp_path):
-    def job(updates, data=mlm_data):
-        words = tuple(overrides(data, updates, **{"dataset.num_workers": 0}))
-        return TrainingJob("configs/pretrain/base.yaml", words, 1, "cpu", str(tmp_path), "run")
-
-    return job
-
-
 @pytest.mark.slow
-def test_training_stops_and_resumes(job, tmp_path):
+def test_training_stops_and_resumes(mlm_data, tmp_path):
     """A real worker."""
     run = tmp_path / "run"
+
+    def job(updates):
+        words = tuple(overrides(mlm_data, updates, **{"dataset.num_workers": 0}))
+        return TrainingJob("configs/pretrain/base.yaml", words, 1, "cpu", str(tmp_path), "run")
 
     def interrupt():
         while "num_updates" not in (log.read_text() if (log := run / "logs/train.txt").exists() else ""):
@@ -85,29 +99,14 @@ def test_training_stops_and_resumes(job, tmp_path):
     ended = threading.Event()
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        local.train(job(1000), 1000)
+        local.train(job(1000))
     updates = load(run / "checkpoints")["optimizer_history"][-1]["num_updates"]
-    assert 1 <= updates < 1000 and not (run / run_folder.DONE).exists()
-    config = run / run_folder.CONFIG  # shorten the run, so that the test ends
+    assert 1 <= updates < 1000 and not (run / DONE).exists()
+    config = run / CONFIG  # shorten the run, so that the test ends
     config.write_text(config.read_text().replace("max_update: 1000", f"max_update: {updates + 2}"))
     with forked_workers():
-        local.train(job(updates + 2), updates + 2)
+        local.train(job(updates + 2))
+        (run / DONE).unlink()  # as if it had been killed after its last update
+        local.train(job(updates + 2))
     assert load(run / "checkpoints")["optimizer_history"][-1]["num_updates"] == updates + 2
-    assert (run / run_folder.DONE).exists() and len((run / run_folder.ATTEMPTS).read_text().splitlines()) == 2
-
-
-@pytest.mark.slow
-def test_truncated_data_is_named_and_the_run_can_resume(job, mlm_data, tmp_path):
-    data, run = tmp_path / "data", tmp_path / "run"
-    shutil.copytree(mlm_data, data)
-    with forked_workers():
-        local.train(job(2, data), 2)
-        (run / run_folder.DONE).unlink()
-        checkpoints = {path: path.read_bytes() for path in (run / "checkpoints").iterdir()}
-        intact = (data / "train.bin").read_bytes()
-        DAMAGE["truncated"](data / "train.bin")
-        with pytest.raises(ValueError, match=r"\S*/train.bin must have"):
-            local.train(job(2, data), 2)
-        assert checkpoints == {path: path.read_bytes() for path in (run / "checkpoints").iterdir()}
-        (data / "train.bin").write_bytes(intact)
-        local.train(job(2, data), 2)
+    assert (run / DONE).exists() and len((run / ATTEMPTS).read_text().splitlines()) == 3

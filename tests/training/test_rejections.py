@@ -5,7 +5,6 @@ import re
 import shutil
 
 import pytest
-import torch
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.training import run_folder
@@ -40,18 +39,7 @@ def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_che
     assert re.search("input0/dict.txt .*: entry 4", finetune(checkpoint, folder=ready))
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-def test_rejects_training_on_a_missing_gpu(finetune, masked_lm, tmp_path):
-    assert "finds no GPU" in finetune(masked_lm / "checkpoint_last.pt", "--device", "cuda")
-    assert not list(tmp_path.iterdir())
-
-
-DAMAGED = {
-    "input0/train.idx": DAMAGE,
-    "input0/dict.txt": ["empty"],
-    "label/train.bin": ["truncated"],
-    "manifest.json": DAMAGE,
-}
+DAMAGED = [("input0/train.idx", "truncated"), ("input0/dict.txt", "empty"), ("manifest.json", "foreign")]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +55,7 @@ def interrupted(masked_lm, glue, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name, damage", [(name, damage) for name, kinds in DAMAGED.items() for damage in kinds])
+@pytest.mark.parametrize("name, damage", DAMAGED)
 def test_damaged_data_is_named_and_the_checkpoints_stay(name, damage, interrupted, command):
     words, folder = interrupted
     path, checkpoints = folder / "data" / name, sorted((folder / "runs/cats/checkpoints").glob("*.pt"))

@@ -1,4 +1,4 @@
-"""Signals and failures in train.sbatch, without Slurm or PyTorch."""
+"""Signals and failures in train.sbatch, and the command of torchrun.sh, without Slurm or PyTorch."""
 
 import os
 import signal
@@ -21,30 +21,29 @@ case "$1 $2" in
 *) exit 2 ;;
 esac
 """
-PYTHON = 'eval "$WORKER"'
 
 
 @pytest.fixture
 def start(tmp_path):
-    """Start the script with stand-ins for Slurm's commands and for Python."""
+    """Start the script with stand-ins for Slurm's commands, and a shell script as Python."""
     jobs.stand_in(tmp_path / "bin/srun", SRUN)
     jobs.stand_in(tmp_path / "bin/scontrol", SCONTROL)
-    variables = {
-        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
-        "PYTHON": str(jobs.stand_in(tmp_path / "bin/python", PYTHON)),
-        "STATE": "RUNNING",
-        "SLURM_SUBMIT_DIR": str(jobs.ROOT),
-        "SLURM_JOB_ID": "7",
-        "SLURM_JOB_NODELIST": "n1",
-        "SLURM_NTASKS": "2",
-        "SLURM_PROCID": "0",
-        "SLURM_LOCALID": "0",
-    }
 
-    def start(**more):
+    def start(python, state="RUNNING"):
+        variables = {
+            "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+            "PYTHON": str(jobs.stand_in(tmp_path / "bin/python", python)),
+            "STATE": state,
+            "SLURM_SUBMIT_DIR": str(jobs.ROOT),
+            "SLURM_JOB_ID": "7",
+            "SLURM_JOB_NODELIST": "n1",
+            "SLURM_NTASKS": "2",
+            "SLURM_PROCID": "0",
+            "SLURM_LOCALID": "0",
+        }
         return subprocess.Popen(
             ["bash", jobs.ROOT / jobs.SCRIPT],
-            env={**os.environ, **variables, **more},
+            env={**os.environ, **variables},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -58,13 +57,12 @@ def finish(job):
     return job.returncode, output
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
-@pytest.mark.parametrize("state, status", [("RUNNING", 0), ("CANCELLED", 75)])
+@pytest.mark.parametrize(
+    "number, state, status",
+    [(signal.SIGUSR1, "RUNNING", 0), (signal.SIGTERM, "RUNNING", 0), (signal.SIGTERM, "CANCELLED", 75)],
+)
 def test_a_stopped_job_is_requeued_unless_it_was_cancelled(number, state, status, start, tmp_path):
-    python = jobs.stand_in(
-        tmp_path / "bin/bash-python", f"exec bash -c 'echo $$ > {tmp_path}/started; sleep 1; exit 75'"
-    )
-    job = start(STATE=state, PYTHON=str(python))
+    job = start(f"echo $$ > {tmp_path}/started; sleep 1; exit 75", state)
     while not (tmp_path / "started").exists():
         assert job.poll() is None, finish(job)
         time.sleep(0.01)
@@ -73,7 +71,23 @@ def test_a_stopped_job_is_requeued_unless_it_was_cancelled(number, state, status
     assert found == status and ("requeued" in output) == (state == "RUNNING"), output
 
 
-@pytest.mark.parametrize("worker, status", [("exit 0", 0), ("exit 1", 1), ("exit 137", 137)])
-def test_exit_status_of_workers_is_that_of_the_job(worker, status, start):
-    found, output = finish(start(WORKER=worker))
+@pytest.mark.parametrize("status", [0, 1, 137])
+def test_exit_status_of_workers_is_that_of_the_job(status, start):
+    found, output = finish(start(f"exit {status}"))
     assert found == status and "requeued" not in output
+
+
+def test_torchrun_starts_the_workers_of_two_nodes(tmp_path):
+    python = jobs.stand_in(tmp_path / "bin/python", 'echo "$@"')
+    variables = {"NODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "node0", "NPROC_PER_NODE": "8"}
+    command = subprocess.run(
+        [jobs.ROOT / "scripts/torchrun.sh", "--name=a b", "+run=tiny"],
+        env=jobs.environment(**variables, PYTHON=str(python)),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert command.stdout.strip() == (
+        "-m torch.distributed.run --nnodes 2 --node-rank 1 --nproc-per-node 8 --master-addr node0 --master-port 29500 "
+        "-m fairseq_linformer.training.worker --name=a b +run=tiny"
+    )

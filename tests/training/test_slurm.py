@@ -14,7 +14,7 @@ import pytest
 from . import jobs
 from .cluster import Cluster, why_not
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [pytest.mark.nightly, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
 UPDATES = 14
 SAME = {"model.dropout": 0, "model.attention_dropout": 0, "dataset.curriculum": 99}
@@ -189,8 +189,3 @@ def test_error_in_a_rank_fails_the_job_and_is_printed(slurm, sbatch, mlm_data, t
     text, host = output(tmp_path, "failed"), slurm.state(job)["BatchHost"]
     check_ranks(text, [host, host])
     assert f"rank 1 of 2 on {host} failed: ArithmeticError: the update went wrong" in text
-
-
-def test_missing_python_is_reported(slurm, sbatch, tmp_path):
-    slurm.wait_for(sbatch("missing", PYTHON=str(tmp_path / "nowhere")), "FAILED")
-    assert f"{tmp_path}/nowhere: No such file" in output(tmp_path, "missing")

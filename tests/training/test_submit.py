@@ -8,10 +8,9 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction.experiments import figure_3
-from fairseq_linformer.training.arguments import BASE, build_training_job, parse_job_arguments
-from fairseq_linformer.training.job import TrainingJob
 from fairseq_linformer.training.run_folder import DONE, create_or_resume
 from fairseq_linformer.training.slurm import SCRIPT
+from fairseq_linformer.training.worker import read_job
 
 from .jobs import ROOT, stand_in
 
@@ -52,11 +51,11 @@ def test_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_pat
         [
             f"PYTHON={sys.executable}",
             "sbatch",
+            "--job-name=n512-k128-headwise",
+            f"--output={run}/logs/%j.txt",
             "--nodes=2",
             "--ntasks-per-node=8",
             "--gpus-per-node=8",
-            "--job-name=n512-k128-headwise",
-            f"--output={run}/logs/%j.txt",
             "--partition=gpu",
             str(SCRIPT),
             "--config=configs/pretrain/base.yaml",
@@ -71,69 +70,44 @@ def test_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_pat
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_trained_run_is_not_submitted(submit, mlm_data, tmp_path):
-    words = ["+run=n512-k128-headwise", f"task.data={mlm_data}"]
-    training = TrainingJob(BASE, tuple(words), 64, "cuda", str(tmp_path / "runs"), "")
-    create_or_resume(training)
-    (training.folder / DONE).touch()
-    assert submit(*words, "--dry-run") == f"fairseq-linformer: nothing to submit: {training.folder} is trained"
-
-
 def test_sbatch_receives_the_job(submit, sbatch, mlm_data, tmp_path):
     printed = submit("+run=n512-roberta", f"task.data={mlm_data}", "--device=cpu", "--nodes=4", "--ntasks-per-node=2")
     assert printed.splitlines()[-1] == "Submitted batch job 7"
     python, *words = sbatch()
-    assert python == sys.executable and words[:3] == ["--nodes=4", "--ntasks-per-node=2", "--gpus-per-node=0"]
+    assert python == sys.executable and words[2:5] == ["--nodes=4", "--ntasks-per-node=2", "--gpus-per-node=0"]
     assert (tmp_path / "runs/n512-roberta/logs").is_dir()
 
 
-def test_sbatch_rejection_is_reported(submit, mlm_data, tmp_path, monkeypatch):
-    stand_in(tmp_path / "bin/sbatch", "echo sbatch: error: invalid partition >&2\necho again >&2\nexit 1\n")
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    printed = submit("+run=n512-roberta", f"task.data={mlm_data}")
-    assert printed.endswith("invalid partition again")
-
-
-def test_missing_sbatch_is_reported(submit, monkeypatch, mlm_data, tmp_path):
+def test_a_missing_sbatch_and_its_rejection_are_reported(submit, mlm_data, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "sbatch is not installed" in submit(f"task.data={mlm_data}") and not (tmp_path / "runs").exists()
+    stand_in(tmp_path / "bin/sbatch", "echo sbatch: error: invalid partition >&2\necho again >&2\nexit 1\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    assert submit("+run=n512-roberta", f"task.data={mlm_data}").endswith("invalid partition again")
 
 
-@pytest.fixture
-def runs(monkeypatch, tmp_path):
-    """Three runs of figure-3c: each submitted run is composed and built, which takes a second."""
-    build = figure_3.ARRAYS["figure-3c"]
+def test_an_array_has_the_untrained_runs_of_a_figure(submit, sbatch, mlm_data, tmp_path, monkeypatch):
+    build = figure_3.ARRAYS["figure-3c"]  # each submitted run is composed, so three are enough
     monkeypatch.setitem(figure_3.ARRAYS, "figure-3c", lambda *arguments: build(*arguments)[:3])
-    return build(tmp_path / "runs", None, "cuda")[:3]
-
-
-def test_array_of_a_figure(runs, submit, sbatch, mlm_data, tmp_path, monkeypatch):
-    submit("--array=figure-3c", f"task.data={mlm_data}", "common.log_interval=4")
-    (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
-    assert f"--array=0-{len(runs) - 1}" in sbatch()
-    assert sbatch()[-1] == f"--list={listed}"
-    for member, run in enumerate(runs):
-        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(member))
-        job = build_training_job(parse_job_arguments(["--list", str(listed)]), 64)
-        more = (f"task.data={mlm_data}", "common.log_interval=4")
-        assert job == replace(run, overrides=(*run.overrides, *more), processes=64)
-    submit("--array=figure-3c", f"task.data={mlm_data}", "common.log_interval=5")
-    assert len(list((tmp_path / "runs/arrays").iterdir())) == 2  # queued members of the first array still need theirs
-
-
-def test_array_skips_trained_members(runs, submit, sbatch, mlm_data, tmp_path):
-    first, *others = (replace(job, overrides=(*job.overrides, f"task.data={mlm_data}"), processes=64) for job in runs)
+    more = (f"task.data={mlm_data}", "common.log_interval=4")
+    runs = [
+        replace(run, overrides=(*run.overrides, *more), processes=64)
+        for run in build(tmp_path / "runs", None, "cuda")[:3]
+    ]
 
     def complete(job):
         create_or_resume(job)
-        (job.folder / "done").touch()
+        (job.folder / DONE).touch()
 
-    complete(first)
-    submit("--array=figure-3c", f"task.data={mlm_data}")
+    complete(runs[0])
+    submit("--array=figure-3c", *more)
     (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
-    assert f"--array=0-{len(others) - 1}" in sbatch()
-    assert listed.read_text().splitlines() == [shlex.join(job.arguments()) for job in others]
-    for job in others:
-        complete(job)
-    printed = submit("--array=figure-3c", f"task.data={mlm_data}")
-    assert "figure-3c are trained" in printed and "nothing to submit" in printed
+    assert "--array=0-1" in sbatch() and sbatch()[-1] == f"--list={listed}"
+    for member, run in enumerate(runs[1:]):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(member))
+        assert read_job(["--list", str(listed)], 64) == run
+    submit("--array=figure-3c", *more)
+    assert len(list((tmp_path / "runs/arrays").iterdir())) == 2  # queued members of the first array still need theirs
+    for run in runs[1:]:
+        complete(run)
+    assert "nothing to submit: figure-3c is trained" in submit("--array=figure-3c", *more)

@@ -179,7 +179,7 @@ def run_on_encoder(label: str, scale: str, inputs: Inputs) -> Result:
     seeds = []
     for seed in sizes["seeds"]:
         job = encoder_job(scale, start, shard, f"{model.name}-seed{seed}", seed)
-        local.train(job, sizes["training"]["updates"])
+        local.train(job)
         seeds.append(Trained(job.folder, model, start))
     rows = Rows(comparison.perplexity_rows(label, seeds, text, "cpu"))
     rows.append(comparison.context_free_row(text, model.n))

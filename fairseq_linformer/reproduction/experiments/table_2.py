@@ -29,13 +29,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ...checkpoints.files import read_checkpoint, replace_checkpoint
+from ...checkpoints.files import LAST, read_checkpoint, replace_checkpoint
 from ...checkpoints.from_transformers import MODEL
 from ...data.tasks import TASKS
 from ...training.finetune import FinetuningJob, finetune, open_job
 from ...training.job import TrainingJob
 from ...training.recipe import GRID_LRS, Recipe, build_grid, run_names
-from ...training.restore import LAST
 from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper
 from ..display import Table

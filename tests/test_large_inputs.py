@@ -1,7 +1,5 @@
 """Memory of commands on large inputs: `evaluate` on 1,000,000 rows and `prepare pretraining` on 2 GB of text.
 
-    LARGE_SHARE=1 python -m pytest -q -n 0 -s tests/large_inputs.py
-
 LARGE_SHARE=0.01 runs both at 1 % of these sizes. The test samples the memory of each command and its child processes,
 which must stay flat after the first tenth of the output. It prints the summaries and writes them to build/large_inputs.
 At full size it needs 8 GB of disk space in pytest's ``--basetemp``.
@@ -34,7 +32,7 @@ and scores them at the end."""
 SECONDS = 0.2
 PIECES = 2000
 
-pytestmark = pytest.mark.skipif("LARGE_SHARE" not in os.environ, reason="set LARGE_SHARE")
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture
