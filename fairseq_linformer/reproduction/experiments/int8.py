@@ -30,7 +30,7 @@ from ...evaluation.predict import Throughput, predict
 from ...training import finetune
 from ...training.recipe import run_names
 from .. import document_models as models
-from ..cells import rate_rows, ratio_rows
+from ..benchmarks import rate_rows, ratio_rows
 from ..display import Table
 from ..encoder import STAGGERED, EncoderModel
 from ..finetuned import result_of
