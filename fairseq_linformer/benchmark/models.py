@@ -12,7 +12,6 @@ default options otherwise.
 """
 
 import importlib
-import importlib.util
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -134,10 +133,6 @@ class TransformersModel(nn.Module):
         return self.model(tokens, attention_mask=torch.ones_like(tokens)).last_hidden_state
 
 
-def _build_encoder(build: Callable[[LinformerConfig], LinformerEncoder], c: LinformerConfig, task: str) -> nn.Module:
-    return EncoderModel(build(c), task)
-
-
 def _build_fairseq(
     model: Any, c: LinformerConfig, task: str, set_defaults: Callable[[Namespace], None] | None = None, **options
 ) -> nn.Module:
@@ -192,10 +187,17 @@ def compression(n: int, k: int) -> int:
 
 
 def authors_folder() -> Path:
-    """The authors' plugin in fairseq's examples."""
-    spec = importlib.util.find_spec("fairseq")
-    assert spec is not None and spec.origin is not None, "fairseq is not installed"
-    return Path(spec.origin).parent / "examples" / "linformer" / "linformer_src"
+    """The authors' plugin.
+
+    Raises:
+        ValueError: fairseq was installed without its examples.
+    """
+    import fairseq
+
+    folder = Path(fairseq.__file__).parent / "examples" / "linformer" / "linformer_src"
+    if not folder.is_dir():
+        raise ValueError(f"the authors' code needs fairseq's {folder}, which does not exist")
+    return folder
 
 
 @lru_cache
@@ -298,9 +300,9 @@ TRAINABLE: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
     "ours": _build_ours,
     "roberta": _build_roberta,
     "authors": _build_authors,
-    "linformer": partial(_build_encoder, LinformerEncoder),
-    "transformer-eager": partial(_build_encoder, partial(build_transformer, kind="eager")),
-    "transformer-sdpa": partial(_build_encoder, partial(build_transformer, kind="sdpa")),
+    "linformer": lambda c, task: EncoderModel(LinformerEncoder(c), task),
+    "transformer-eager": lambda c, task: EncoderModel(build_transformer(c, "eager"), task),
+    "transformer-sdpa": lambda c, task: EncoderModel(build_transformer(c, "sdpa"), task),
     "lucidrains": _build_lucidrains,
     "linformer-pytorch": _build_linformer_pytorch,
 }

@@ -47,16 +47,16 @@ def processes(
     """
     rates: dict[Case, list[float]] = {case: [] for case in cases}
     peaks: dict[Case, list[int]] = {case: [] for case in cases}
+    words = {case: training_options(case, batch, updates, setup, None if data is None else classes) for case in cases}
     with TemporaryDirectory() as folder:
         if data is None:
             _write_random_tokens(Path(folder), cases[0].n, batch * (updates + 1), setup.vocabulary)
         for _, case in alternate(cases, setup.rounds):
             if case not in rates:
                 continue
-            words = training_options(case, batch, updates, setup, None if data is None else classes)
-            words += options if case.model == "ours" else ()  # fairseq uses the last of two equal options
+            more = options if case.model == "ours" else ()  # fairseq uses the last of two equal options
             try:
-                log, peak = run_training([str(data or folder), *words], case.model)
+                log, peak = run_training([str(data or folder), *words[case], *more], case.model)
             except torch.OutOfMemoryError:
                 del rates[case], peaks[case]
                 continue

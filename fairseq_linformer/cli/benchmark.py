@@ -120,13 +120,17 @@ def _measurements(options: argparse.Namespace, setup: Any) -> list[partial]:
     from ..benchmark.measure import inference, make_cases, training
 
     positions = getattr(options, "max_positions", None)
-    windows = options.local_window
-    groups = [make_cases(options.models, n, options.projected_dim, windows, positions) for n in options.lengths]
-    if empty := [n for n, cases in zip(options.lengths, groups) if not cases]:
-        raise ValueError(f"--projected-dim must have a k below n = {empty[0]}")
+    longest, k = max(options.lengths), max(options.projected_dim)
+    if positions is not None and longest > positions:
+        raise ValueError(f"--lengths must be at most --max-positions ({positions}), got {longest}")
+    if k >= (positions or longest):
+        raise ValueError(f"--projected-dim must be less than n ({positions or longest}), got {k}")
+    ks, windows = options.projected_dim, options.local_window
+    groups = [make_cases(options.models, n, ks, windows, positions) for n in options.lengths]
+    groups = [cases for cases in groups if cases]
     for cases in groups:
         for case in cases:
-            setup.config(case, positions)  # rejects a window or a length that does not fit
+            setup.config(case, positions)  # rejects a window that does not fit
     if options.kind == "processes":
         return _processes(options, groups, setup)
     tokens = options.max_tokens or (

@@ -673,86 +673,40 @@ BENCHMARK = [
     *section(
         "benchmark inference",
         "options",
-        "out",
+        "--encoder-layers 1 --encoder-embed-dim 64",
         """
-        --lengths 64 --projected-dim 128 -> projected-dim.*128
-        --lengths 64,256 --projected-dim 128 -> n = 64
-        --lengths 64,256 --projected-dim 8,512 -> projected-dim.*512
         --lengths many -> 'many'
-        --lengths 64,64 -> 64 twice
-        --lengths 64 --projected-dim 8 --rounds 0 -> rounds .*0
-        --lengths 64 --projected-dim 8 --warmup-rounds -1 -> warm_up .*-1
-        --lengths 64 --projected-dim 8 --max-memory-gib nan -> usable_gib .*nan
-        --lengths 64 --projected-dim 8 --gpu-memory-gib inf -> memory_gib .*inf
-        --lengths 64 --projected-dim 8 --encoder-layers 0 -> layers .*0
-        --lengths 64 --projected-dim 8 --threads 0 -> --threads .*0
-        --encoder-embed-dim 100 -> embed_dim .*100
-        --encoder-embed-dim 0 -> embed_dim .*0
-        --projected-dim none -> 'none'
-        --projected-dim 0 -> '0'
-        --max-tokens 0 -> '0'
+        --lengths 64 0 -> at least 1, got 0
+        --lengths 64 --projected-dim 128 -> --projected-dim .*64
+        --lengths 64 --projected-dim 8 --local-window 64 -> local_window .*64
+        --models linformer gpt -> 'gpt'
+        --encoder-embed-dim 100 -> 64, got 100
+        --device cuda -> --device
         --dtype fp8 -> 'fp8'
-        --whole-models --projected-dim 8,16 -> --projected-dim.*8,16
-        --whole-models --lengths 512 --projected-dim 200 -> projected_dim .*200
-        --whole-models --max-memory-gib 4 -> --max-memory-gib
-        --whole-models --gpu-memory-gib 4 -> --gpu-memory-gib
-        """,
-    ),
-    *section(
-        "benchmark scaling",
-        "options",
-        "out",
-        """
-        --max-memory-gib -1 -> usable_gib .*-1.0
-        --models transformer -> transformer
-        --models linformer --max-memory-gib 4 -> --max-memory-gib
-        --lengths 48,64 -> max_tokens .*64
-        --lengths none -> 'none'
-        --only pertoken --lengths 512 -> lengths .*512
-        --only pertoken --models linformer -> --models
-        --only everything -> 'everything'
-        --projected-dim 0 -> .*0
+        --lengths 64 --projected-dim 8 --out text.txt -> text.txt
+        --lengths 64 --projected-dim 8 --out bad/folder -> bad/folder
         """,
     ),
     *section(
         "benchmark training",
         "options",
-        "out",
+        "--encoder-layers 1 --encoder-embed-dim 64",
         """
-        --models gpt -> gpt
-        --models ours, -> 'ours,'
-        --models ours,ours --only process -> ours twice
-        --models ours-modules --max-update 9 -> --max-update
-        --only steps --lengths 96 --projected-dim 24 -> projected_dim .*24
-        --only steps --fairseq-options=--compile -> --fairseq-options
-        --only memory --warmup-rounds 0 -> --warmup-rounds
-        --only memory --rounds 2 -> --rounds
-        --only process --lengths none -> --lengths .*process
-        --only process --finetuning-lengths none -> --finetuning-lengths
-        --only process --models linformer -> linformer
-        --only process --max-update 2 --warmup-updates 2 -> warm_up_updates .*2
-        --only process --projected-dim 200 --lengths 512 -> projected_dim .*200
-        --only process --models roberta --fairseq-options=--compile -> --compile
-        --only shares --fairseq-options=--max-update=3 -> --max-update
-        --lengths none --only process -> --lengths
-        --lengths none --finetuning-lengths none -> --lengths
-        --lengths none --max-update 9 -> --max-update
-        --threads 0 -> --threads.*0
+        --models bigbird -> 'bigbird'
+        --lengths 32 64 --max-positions 32 --projected-dim 8 -> --lengths .*64
         """,
     ),
     *section(
-        "benchmark finetuning",
+        "benchmark processes",
         "options and data",
-        "out",
+        "--encoder-layers 1 --encoder-embed-dim 64",
         """
-        -> --data
+        --models linformer -> 'linformer'
+        --models authors --lengths 512 --projected-dim 200 -> projected_dim .*200
+        --dtype fp16 -> --dtype .*fp16
         --data nowhere -> --data.*nowhere
         --data bad/folder -> --data.*bad/folder
-        --data glue --batch-size 0 -> '0'
         """,
-    ),
-    *section(
-        "benchmark report", "folders", "", "bad/folder -> bad/folder has no successful measurement\nnowhere -> nowhere"
     ),
 ]
 

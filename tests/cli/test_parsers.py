@@ -82,7 +82,7 @@ def test_an_empty_value_is_rejected(words, capsys):
     "words",
     [
         [],
-        ["benchmark", "training"],
+        ["benchmark", "training", "--rounds", "0"],
         ["finetune", "nothing"],
         ["report", "--nothing"],
         ["plan", "--nothing"],
