@@ -5,6 +5,7 @@ B sentences of n random tokens without padding; pretraining predicts m masked to
 
 import itertools
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -291,7 +292,9 @@ def measure_once(path: Path | None, measurement: "partial[list[Row]]") -> list[R
             return [Row(row) for row in each["rows"]]
     start = time.monotonic()
     rows = measurement()
+    seconds = round(time.monotonic() - start, 3)
+    lengths = dict.fromkeys(f"n = {case.n:,}" for case in measurement.keywords["cases"])
+    print(f"{measurement.func.__name__}, {', '.join(lengths)}: {seconds:.0f} s", file=sys.stderr, flush=True)
     if path:
-        seconds = round(time.monotonic() - start, 3)
         write_json(path, [*found, {"settings": settings, **now, "seconds": seconds, "rows": rows}])
     return rows
