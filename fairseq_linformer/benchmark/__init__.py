@@ -1,8 +1,9 @@
-"""Time, memory and operations of the Linformer and its peers.
+"""Time and memory of the Linformer and its peers.
 
-cells                                        measuring into a folder of JSON
-inference, scaling, training, train_process  kinds of cells: Table 3, Table 1 and Figure 2, a step, fairseq-train
-encoders, families, models                   what is compared
-timing, memory, flops, fused_attention       how it is measured
-gpu_check                                    correctness and speed on a GPU; needs PyTorch only
+measure            forward passes and training steps, with the models side by side
+processes          whole fairseq-train processes
+models, encoders   what is compared
+timing, memory     how it is measured; rows: how it is reported
+flops, gpus        operations, and GPUs' data sheets
+gpu_check          correctness and speed on a GPU; needs PyTorch only
 """

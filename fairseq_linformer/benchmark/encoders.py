@@ -9,15 +9,20 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from ..modules.attention import gather_positions
-from .fused_attention import use_fastest_kernel
 
-BASELINES = ("eager", "sdpa")
-"""Kinds of Transformer attention: materialized weights, as in 2020, and PyTorch's fastest fused kernel for the shape
-(fused_attention.py)."""
+KERNELS = [
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,  # where none is fused, as on a CPU with dropout
+]
+"""Kernels of ``sdpa``, of which the first that supports the shape is used: cuDNN's was the fastest on an H100, and
+PyTorch's own order has it last."""
 
 
 class FullAttention(nn.Module):
@@ -26,16 +31,11 @@ class FullAttention(nn.Module):
     Args:
         embed_dim, num_heads: d and H.
         dropout: probability of dropping an attention weight in training.
-        kind: one of ``BASELINES``.
-
-    Raises:
-        ValueError: ``kind`` is unknown.
+        kind: ``eager``, materialized weights, as in 2020; or ``sdpa``, PyTorch's fused attention.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float, kind: str):
         super().__init__()
-        if kind not in BASELINES:
-            raise ValueError(f"unknown kind {kind!r}; choose from {', '.join(BASELINES)}")
         self.num_heads, self.dropout, self.kind = num_heads, dropout, kind
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
 
@@ -63,7 +63,7 @@ class FullAttention(nn.Module):
         mask = None if padding_mask is None else ~padding_mask[:, None, None]  # (B, 1, 1, n), True at real tokens
         dropout = self.dropout if self.training else 0.0
         if self.kind == "sdpa":
-            with use_fastest_kernel(q, k, v, mask, dropout):
+            with sdpa_kernel(KERNELS, set_priority=True):
                 context = F.scaled_dot_product_attention(q, k, v, mask, dropout)
         else:
             scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)
@@ -73,51 +73,28 @@ class FullAttention(nn.Module):
         return self.out_proj(context.transpose(1, 2).flatten(2)), None
 
 
-def build_transformer(config: LinformerConfig, kind: str, embed_tokens: nn.Embedding | None = None) -> LinformerEncoder:
-    """Build the same encoder with full attention. Its last layer also computes only the positions that are read.
-
-    Args:
-        config: k and sharing are ignored.
-        kind: one of ``BASELINES``.
-
-    Raises:
-        ValueError: ``kind`` is unknown.
-    """
+def build_transformer(config: LinformerConfig, kind: str) -> LinformerEncoder:
+    """Build the same encoder with full attention, ``eager`` or ``sdpa``. Its last layer also computes only the
+    positions that are read; k and sharing are ignored."""
     # mean pooling has no parameters
-    pooled = replace(config, projected_dim=1, sharing="layerwise", projection="mean-pool", projection_init=None)
-    encoder = LinformerEncoder(pooled, embed_tokens)
+    encoder = LinformerEncoder(
+        replace(config, projected_dim=1, sharing="layerwise", projection="mean-pool", projection_init=None)
+    )
     for layer in encoder.layers:
         layer.self_attn = FullAttention(config.embed_dim, config.attention_heads, config.attention_dropout, kind)
     return encoder
 
 
-def build_materialized(config: LinformerConfig, embed_tokens: nn.Embedding | None = None) -> LinformerEncoder:
+def build_materialized(config: LinformerConfig) -> LinformerEncoder:
     """Build a Linformer whose attention materializes its n x k weights, as ``eager`` does its n x n, and frees them
     before the feed-forward."""
 
     def ask_for_weights(module, arguments, keywords):
         return arguments, {**keywords, "need_weights": True}
 
-    encoder = LinformerEncoder(config, embed_tokens)
+    encoder = LinformerEncoder(config)
     for layer in encoder.layers:
         attention = layer.get_submodule("self_attn")
         attention.register_forward_pre_hook(ask_for_weights, with_kwargs=True)
         attention.register_forward_hook(lambda module, arguments, output: (output[0], None))
     return encoder
-
-
-class MaskedLM(nn.Module):
-    """An encoder with RoBERTa's language-model head and loss, for training steps without fairseq."""
-
-    def __init__(self, encoder: LinformerEncoder):
-        super().__init__()
-        self.encoder = encoder
-        d = encoder.config.embed_dim
-        self.dense, self.norm = nn.Linear(d, d), nn.LayerNorm(d)
-        self.bias = nn.Parameter(torch.zeros(encoder.config.vocab_size))
-
-    def forward(self, tokens: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss of (B, n) tokens, (B, m) masked positions and (B, m) their targets."""
-        x, _ = self.encoder(tokens, positions, padded=False)
-        logits = F.linear(self.norm(F.gelu(self.dense(x))), self.encoder.embed_tokens.weight, self.bias)
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())

@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,7 @@ from ..config import PROJECTIONS, SHARING, LinformerConfig
 from ..files import open_atomic
 from ..machine import provenance
 from ..modules import LinformerEncoder
-from .encoders import build_transformer
-from .timing import time_interleaved
+from .measure import Setup, inference, make_cases, training
 
 ROOT = Path(__file__).parent.parent.parent
 BOUNDS = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 2e-2}
@@ -46,25 +45,18 @@ class Sizes:
     """
     Attributes:
         dtypes: those to compare with double precision.
-        layers, width, heads: of the encoder that is timed.
-        k, window: of the Linformer that is timed, with and without the local window.
+        setup, k, window: of the encoders that are timed, with and without the local window.
         lengths: n; ``tokens`` are read at a time.
-        rounds: measured repetitions.
-        arch, n, batch: of fairseq's models, and the sentences of an update.
-        updates: of each training.
+        arch, n, batch, updates: of fairseq's models and trainings.
         precisions: flags of fairseq-train by step.
     """
 
-    device: str
     dtypes: tuple[torch.dtype, ...]
-    layers: int
-    width: int
-    heads: int
+    setup: Setup
     k: int
     window: int
     lengths: tuple[int, ...]
     tokens: int
-    rounds: int
     arch: str
     n: int
     batch: int
@@ -72,43 +64,33 @@ class Sizes:
     precisions: dict[str, str]
 
 
-PRECISIONS = {
-    "fp16": "--fp16",
-    "bf16": "--bf16",
-    "amp": "--amp",
-    "checkpointed": "--fp16 --checkpoint-activations",
-    "offloaded": "--fp16 --checkpoint-activations --offload-activations",
-    "compiled": "--fp16 --compile",
-}
-HALF = (torch.float16, torch.bfloat16)
 GPU = Sizes(
-    device="cuda",
-    dtypes=(torch.float32, *HALF),
-    layers=12,
-    width=768,
-    heads=12,
+    dtypes=(torch.float32, torch.float16, torch.bfloat16),
+    setup=Setup("cuda", "bf16", vocabulary=1000, rounds=5, warm_up=2),
     k=128,
     window=16,
     lengths=(512, 1024, 2048, 4096, 16384),
     tokens=32768,
-    rounds=5,
     arch="base",
     n=512,
     batch=64,
     updates=25,
-    precisions=PRECISIONS,
+    precisions={
+        "fp16": "--fp16",
+        "bf16": "--bf16",
+        "amp": "--amp",
+        "checkpointed": "--fp16 --checkpoint-activations",
+        "offloaded": "--fp16 --checkpoint-activations --offload-activations",
+        "compiled": "--fp16 --compile",
+    },
 )
 SMOKE = Sizes(
-    device="cpu",
     dtypes=(torch.float32, torch.bfloat16),
-    layers=1,
-    width=32,
-    heads=2,
+    setup=Setup("cpu", "bf16", layers=1, embed_dim=64, vocabulary=1000, rounds=1),
     k=8,
     window=2,
     lengths=(32, 64),
     tokens=64,
-    rounds=1,
     arch="tiny",
     n=32,
     batch=8,
@@ -172,15 +154,15 @@ def check_variant(sizes: Sizes, config: LinformerConfig) -> dict[str, Any]:
     for dtype in sizes.dtypes:
         name = str(dtype).removeprefix("torch.")
         for batch, right, kind in ((full, expected_full, name), (tokens, expected, f"{name} padded")):
-            features, gradients = run(dtype, sizes.device, batch)
+            features, gradients = run(dtype, sizes.setup.device, batch)
             row[kind] = relative_error(features, right[0])
             row[f"{kind} gradients"] = relative_error(gradients, right[1])
-    alone = run(torch.float32, sizes.device, tokens[1:, :90])[0]
+    alone = run(torch.float32, sizes.setup.device, tokens[1:, :90])[0]
     row["alone"] = relative_error(alone[0], expected[0][1, :90])
-    model = encoder.to(sizes.device)
-    positions = torch.tensor([[0, 7, 100], [0, 7, 80]], device=sizes.device)
+    model = encoder.to(sizes.setup.device)
+    positions = torch.tensor([[0, 7, 100], [0, 7, 80]], device=sizes.setup.device)
     with torch.no_grad():
-        some = model(tokens.to(sizes.device), positions)[0].double().cpu()
+        some = model(tokens.to(sizes.setup.device), positions)[0].double().cpu()
     index = positions.cpu().unsqueeze(-1).expand(-1, -1, config.embed_dim)
     row["positions"] = relative_error(some, expected[0].gather(1, index))
     return row
@@ -194,48 +176,22 @@ def relative_error(found: Tensor, expected: Tensor) -> float:
 
 
 def time_models(sizes: Sizes, n: int) -> dict[str, Any]:
-    """Milliseconds of a forward pass and of a training step: full attention, and the Linformer without and with a
-    local window, interleaved."""
-    dtype = torch.bfloat16
-    common = dict(vocab_size=1000, max_positions=n, projected_dim=sizes.k, layers=sizes.layers, embed_dim=sizes.width)
-    common |= dict(ffn_embed_dim=4 * sizes.width, attention_heads=sizes.heads)
-    build: Any = LinformerConfig
-    with torch.device(sizes.device):
-        models = {
-            "sdpa": build_transformer(build(**common), "sdpa"),
-            "W=0": LinformerEncoder(build(**common)),
-            f"W={sizes.window}": LinformerEncoder(build(**common, local_window=sizes.window)),
-        }
-        tokens = torch.randint(5, 1000, (max(1, sizes.tokens // n), n))
-    runs = {name: model.to(sizes.device, dtype) for name, model in models.items()}
-    times = {}
-    for what, call in (("forward", forward), ("step", step)):
-        for model in runs.values():
-            model.train(what == "step")
-        calls = {name: partial(call, model, tokens) for name, model in runs.items()}
-        seconds = time_interleaved(calls, sizes.rounds, 2, device=sizes.device)
-        times[what] = {name: 1000 * statistics.median(values) for name, values in seconds.items()}
-    window = f"W={sizes.window}"
-    ratios = {
-        f"{what}: {window} / {other}": times[what][window] / times[what][other]
-        for what in times
-        for other in ("W=0", "sdpa")
+    """Times of a forward pass and of a training step with a local window, divided by those without, and by those of
+    full attention."""
+    cases = make_cases(("transformer-sdpa", "linformer"), n, (sizes.k,), (0, sizes.window))
+    measured = {
+        "forward": inference(cases, sizes.tokens, sizes.setup),
+        "step": training(cases, sizes.tokens, sizes.setup, memory=False),
     }
-    bars = {f"forward: {window} / W=0": FORWARD_BAR, f"step: {window} / W=0": STEP_BAR} if n >= 1024 else {}
+    bars = {"forward over W=0": FORWARD_BAR, "step over W=0": STEP_BAR} if n >= 1024 else {}
     if n >= 2048:
-        bars |= {f"{what}: {window} / sdpa": 1.0 for what in times}
+        bars |= {"forward over sdpa": 1.0, "step over sdpa": 1.0}
+    ratios: dict[str, float] = {}
+    for what, rows in measured.items():
+        windowed = {row.metric: row.value for row in rows if row.local_window}
+        ratios |= {f"{what} over W=0": windowed["relative_time"], f"{what} over sdpa": 1 / windowed["time_ratio"]}
     summary = ", ".join(f"{name} {r:.2f} (bar {bars.get(name, 'none')})" for name, r in ratios.items())
-    return {"ok": True, "summary": summary, "milliseconds": times, "ratios": ratios, "bars": bars}
-
-
-def forward(model: LinformerEncoder, tokens: Tensor) -> None:
-    with torch.no_grad():
-        model(tokens, padded=False)
-
-
-def step(model: LinformerEncoder, tokens: Tensor) -> None:
-    model.zero_grad()
-    model(tokens, padded=False)[0].float().square().mean().backward()
+    return {"ok": True, "summary": f"W={sizes.window}: {summary}", "rows": measured, "ratios": ratios, "bars": bars}
 
 
 # ---- fairseq
@@ -260,57 +216,63 @@ def run_program(words: list[str], must_log: str = "", environment: dict[str, str
 def program_steps(sizes: Sizes, out: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """fairseq's programs on the data of ``gpu_check.sh OUT --prepare``."""
     text, task = out / "data" / "text" / "shard0", out / "data" / "task"
-    runs = out / f"runs-{sizes.device}"
-    python, checkpoint = sys.executable, runs / "fp16" / "checkpoint_last.pt"
+    on_cpu, is_base = sizes.setup.device == "cpu", sizes.arch == "base"
+    runs = out / f"runs-{sizes.setup.device}"
+    checkpoint = runs / "fp16" / "checkpoint_last.pt"
+    half = "" if on_cpu else "--fp16"
+    common = f"--batch-size {sizes.batch} --required-batch-size-multiple 1 --num-workers 0" + " --cpu" * on_cpu
+    optimizer = """
+        --optimizer adam --lr 1e-4 --clip-norm 1 --log-format json --log-interval 5 --data-buffer-size 0 --seed 1
+        --no-epoch-checkpoints --disable-validation
+    """
     plugin = ["--user-dir", str(ROOT / "fairseq_linformer")]
-    cpu = ["--cpu"] if sizes.device == "cpu" else []
-    batch = ["--batch-size", str(sizes.batch), "--required-batch-size-multiple", "1", "--num-workers", "0"]
-    optimizer = (
-        "--optimizer adam --lr 1e-4 --clip-norm 1 --log-format json --log-interval 5 --data-buffer-size 0 --seed 1"
-    )
-    model = ["--arch", f"linformer_roberta_{sizes.arch}", "--projected-dim", str(sizes.k), "--sharing", "layerwise"]
-    model += ["--max-positions", str(sizes.n), "--local-window", str(sizes.window)]
-    masked = ["--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", str(sizes.n)]
+    model = f"""
+        --arch linformer_roberta_{sizes.arch} --projected-dim {sizes.k} --sharing layerwise --max-positions {sizes.n}
+        --local-window {sizes.window}
+    """
+    masked = f"--task masked_lm --criterion masked_lm --tokens-per-sample {sizes.n}"
 
-    def train(name: str, data: Path, *words: str, updates: int = sizes.updates, must_log: str = "") -> dict[str, Any]:
-        fixed = [*batch, *optimizer.split(), *cpu, "--save-dir", str(runs / name), "--no-epoch-checkpoints"]
-        program = [python, "-m", "fairseq_cli.train", str(data), "--max-update", str(updates), "--disable-validation"]
-        return run_program([*program, *fixed, *words], must_log)
+    def program(name: str, *words: str) -> list[str]:
+        return [sys.executable, "-m", f"fairseq_cli.{name}", *common.split(), *words]
 
-    def validate(*words: str) -> dict[str, Any]:
-        program = [python, "-m", "fairseq_cli.validate", str(text), *plugin, "--task", "masked_lm"]
-        program += ["--path", str(checkpoint), "--log-format", "json"]
-        return run_program([*program, *batch, *cpu, *words], "| valid |")
+    def train(name: str, data: Path, options: str, more: Sequence[str] = (), updates: int = sizes.updates) -> list[str]:
+        words = f"{optimizer} --max-update {updates} {options}".split()
+        return program("train", str(data), "--save-dir", str(runs / name), *words, *more)
 
-    half = [] if sizes.device == "cpu" else ["--fp16"]
-    pretrain = [*plugin, *masked, *model]
     steps: dict[str, Callable[[], dict[str, Any]]] = {}
     for name, flags in sizes.precisions.items():
-        unsaved = [] if name == "fp16" else ["--no-save"]
-        steps[name] = partial(train, name, text, *pretrain, *flags.split(), *unsaved)
-    twice = 2 * sizes.updates
-    steps["resume"] = partial(train, "fp16", text, *pretrain, *half, updates=twice, must_log="Loaded checkpoint")
-    steps["validate"] = partial(validate, *half)
-    if sizes.device != "cpu":
-        steps["validate-bf16"] = partial(validate, "--bf16")
+        unsaved = "" if name == "fp16" else "--no-save"
+        steps[name] = partial(run_program, train(name, text, f"{masked} {model} {flags} {unsaved}", plugin))
+    resume = train("fp16", text, f"{masked} {model} {half}", plugin, 2 * sizes.updates)
+    steps["resume"] = partial(run_program, resume, "Loaded checkpoint")
+    validate = ["--task", "masked_lm", "--path", str(checkpoint), "--log-format", "json", *plugin]
+    for name, flag in {"validate": half, **({} if on_cpu else {"validate-bf16": "--bf16"})}.items():
+        words = program("validate", str(text), *validate, *flag.split())
+        steps[name] = partial(run_program, words, "| valid |")
     classify = "--task sentence_prediction --criterion sentence_prediction --num-classes 8 --init-token 0"
-    classify += f" --classification-head-name packages --shorten-method truncate --finetune-from-model {checkpoint}"
-    steps["finetune"] = partial(train, "finetune", task, *plugin, *model, *classify.split(), *half, "--no-save")
-    launch = dict(PYTHON=python, NPROC_PER_NODE="1")
-    overrides = [f"task.data={text}", f"task.tokens_per_sample={sizes.n}"]
-    overrides += [f"optimization.max_update={sizes.updates}", f"dataset.batch_size={sizes.batch}"]
-    overrides += [f"model.projected_dim={sizes.k}", "dataset.disable_validation=true", "optimization.update_freq=[1]"]
-    run = "n512-k128-layerwise" if sizes.arch == "base" else "tiny"
-    options = [f"--device={sizes.device}", f"--runs={runs}", "--name=torchrun", f"+run={run}"]
-    words = ["bash", str(ROOT / "scripts" / "torchrun.sh"), *options, *overrides]
-    steps["torchrun"] = partial(run_program, words, "", launch)
-    roberta = ["--arch", "roberta_base" if sizes.arch == "base" else "roberta", "--max-positions", str(sizes.n)]
-    if sizes.arch != "base":
-        roberta += "--encoder-layers 1 --encoder-embed-dim 32 --encoder-attention-heads 2".split()
-    fast = [*half, "--no-save", "--num-workers", "2"]  # one process masks fewer tokens than a GPU reads
-    steps["roberta-speed"] = partial(train, "roberta", text, *masked, *roberta, *fast, updates=twice)
-    plain = [*pretrain, "--local-window", "0"]
-    steps["linformer-speed"] = partial(train, "linformer", text, *plain, *fast, updates=twice)
+    classify += f" --classification-head-name packages --shorten-method truncate --no-save {half}"
+    start = [*plugin, "--finetune-from-model", str(checkpoint)]
+    steps["finetune"] = partial(run_program, train("finetune", task, f"{model} {classify}", start))
+    overrides = f"""
+        task.tokens_per_sample={sizes.n} optimization.max_update={sizes.updates} dataset.batch_size={sizes.batch}
+        model.projected_dim={sizes.k} dataset.disable_validation=true optimization.update_freq=[1]
+    """.split()
+    run = "n512-k128-layerwise" if is_base else "tiny"
+    options = [
+        f"--device={sizes.setup.device}",
+        f"--runs={runs}",
+        "--name=torchrun",
+        f"+run={run}",
+        f"task.data={text}",
+    ]
+    torchrun = ["bash", str(ROOT / "scripts" / "torchrun.sh"), *options, *overrides]
+    steps["torchrun"] = partial(run_program, torchrun, "", {"PYTHON": sys.executable, "NPROC_PER_NODE": "1"})
+    tiny = "--arch roberta --encoder-layers 1 --encoder-embed-dim 32 --encoder-attention-heads 2"
+    roberta = f"{'--arch roberta_base' if is_base else tiny} --max-positions {sizes.n}"
+    fast = f"{masked} {half} --no-save --num-workers 2"  # one process masks fewer tokens than a GPU reads
+    for name, shape, more in (("roberta", roberta, []), ("linformer", f"{model} --local-window 0", plugin)):
+        words = train(name, text, f"{shape} {fast}", more, 2 * sizes.updates)
+        steps[f"{name}-speed"] = partial(run_program, words)
     return steps
 
 
@@ -324,7 +286,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=8.5, help="no step starts later (default: %(default)s)")
     options = parser.parse_args(arguments)
     sizes, out, start = SMOKE if options.smoke else GPU, options.out.resolve(), time.monotonic()
-    if sizes.device == "cuda" and not torch.cuda.is_available():
+    if sizes.setup.device == "cuda" and not torch.cuda.is_available():
         parser.error("PyTorch finds no GPU; --smoke runs on the CPU")
     steps: dict[str, Callable[[], dict[str, Any]]] = {"variants": partial(check_variants, sizes)}
     steps |= {f"n{n}": partial(time_models, sizes, n) for n in sizes.lengths}
@@ -333,12 +295,12 @@ def main(arguments: list[str] | None = None) -> int:
     for name, run in steps.items():
         path = out / f"{name}.json"
         done = json.loads(path.read_text()) if path.exists() else {}
-        if not (done.get("ok") and done["device"] == sizes.device):  # --smoke leaves files in OUT, too
+        if not (done.get("ok") and done["device"] == sizes.setup.device):  # --smoke leaves files in OUT, too
             if time.monotonic() - start > 60 * options.minutes:
                 continue
             result = run_step(run)
             with open_atomic(path) as file:
-                json.dump({**result, "device": sizes.device, **provenance()}, file, indent=1)
+                json.dump({**result, "device": sizes.setup.device, **provenance()}, file, indent=1)
         results[name] = json.loads(path.read_text())
         print(name, "ok" if results[name]["ok"] else "FAILED", results[name]["summary"], flush=True)
     with open_atomic(out / "table.md") as file:

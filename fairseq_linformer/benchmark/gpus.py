@@ -45,8 +45,6 @@ class Gpu:
     """Peak of dense matrix products in fp16 (and bf16, if supported), 10^12 operations per second."""
     single_tflops: float
     """Peak in fp32 without TF32, which is off in PyTorch by default, 10^12 operations per second."""
-    bandwidth: float
-    """Memory bandwidth, 10^9 bytes per second."""
     link: float
     """NVLink bandwidth, 10^9 bytes per second and direction: half of the data sheet's sum of both directions."""
     network: float
@@ -77,12 +75,12 @@ class Gpu:
 GPUS = {
     gpu.name: gpu
     for gpu in (
-        Gpu("v100-16gb", 16, 125, 15.7, 900, 150, 400, False, (0.08, 0.22)),  # [liu], [nvidia]
-        Gpu("v100-32gb", 32, 125, 15.7, 900, 150, 400, False, (0.08, 0.25)),  # [liu], [nvidia]
-        Gpu("a100-40gb", 40, 312, 19.5, 1555, 300, 1600, True, (0.15, 0.40)),  # [bert], [foundry]
-        Gpu("a100-80gb", 80, 312, 19.5, 2039, 300, 1600, True, (0.19, 0.43)),  # [bert], [foundry]
-        Gpu("h100-80gb", 80, 989, 67, 3350, 450, 3200, True, (0.18, 0.26)),  # [h100]
-        Gpu("h200-141gb", 141, 989, 67, 4800, 450, 3200, True, (0.18, 0.26)),  # [h100]
+        Gpu("v100-16gb", 16, 125, 15.7, 150, 400, False, (0.08, 0.22)),  # [liu], [nvidia]
+        Gpu("v100-32gb", 32, 125, 15.7, 150, 400, False, (0.08, 0.25)),  # [liu], [nvidia]
+        Gpu("a100-40gb", 40, 312, 19.5, 300, 1600, True, (0.15, 0.40)),  # [bert], [foundry]
+        Gpu("a100-80gb", 80, 312, 19.5, 300, 1600, True, (0.19, 0.43)),  # [bert], [foundry]
+        Gpu("h100-80gb", 80, 989, 67, 450, 3200, True, (0.18, 0.26)),  # [h100]
+        Gpu("h200-141gb", 141, 989, 67, 450, 3200, True, (0.18, 0.26)),  # [h100]
     )
 }
 
@@ -95,3 +93,12 @@ def find_gpu(name: str) -> Gpu:
     if name not in GPUS:
         raise ValueError(f"unknown GPU {name!r}; choose from {', '.join(GPUS)}")
     return GPUS[name]
+
+
+def data_sheet_peak(name: str, precision: str) -> float | None:
+    """Peak operations per second of a GPU by PyTorch's name for it; None if it is not in the table, which has SXM
+    boards only: PCIe cards with the same chips are slower."""
+    if "pcie" in name.lower() or "nvl" in name.lower():
+        return None
+    gpu = next((gpu for gpu in GPUS.values() if gpu.name.split("-")[0] in name.lower()), None)
+    return None if gpu is None else 1e12 * gpu.peak(precision)

@@ -1,17 +1,20 @@
-"""Whole models with a common interface, to compare their training steps.
+"""The compared models, with equal sizes and random weights, behind one interface.
 
+    features = model(tokens (B, n))                                      (B, n, d)
     loss = model(tokens (B, n), positions (B, m), targets (B, m))        masked language modeling
     loss = model(tokens (B, n), labels (B,))                             classification
 
-``ours-modules`` and the Transformers need PyTorch only; ``ours``, ``roberta`` and ``authors`` need fairseq;
-``linformer`` and ``linformer-pytorch`` are packages that ``pip install fairseq-linformer[benchmark]`` installs.
+``ours`` is this plugin, ``roberta`` fairseq's model and ``authors`` the plugin in fairseq's examples. ``linformer`` is
+this project's encoder in plain PyTorch, and ``transformer-...`` the same with full attention. ``lucidrains`` and
+``linformer-pytorch`` are the packages of PyPI (``pip install linformer linformer-pytorch``), ``recurrent`` is
+``torch.nn.LSTM``, and the others come from ``transformers``. Each is compared at equal width and depth, with its
+default options otherwise.
 """
 
 import importlib
-import importlib.util
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,35 +27,53 @@ from torch import Tensor, nn
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from ..modules.attention import gather_positions
-from .encoders import MaskedLM, build_transformer
+from .encoders import build_transformer
 
+FEATURES, MASKED_LM, CLASSIFY = TASKS = ("features", "masked_lm", "classify")
 NUM_CLASSES = 2
+BIGBIRD_FULL = 704
+"""Up to this length BigBirdModel of ``transformers`` uses full attention: (5 + 2 random blocks) * block size."""
 
 
-class SequenceClassifier(nn.Module):
-    """An encoder with a classification head on its first position."""
+class EncoderModel(nn.Module):
+    """An encoder of plain PyTorch, with RoBERTa's head and loss for a task."""
 
-    def __init__(self, encoder: LinformerEncoder):
+    def __init__(self, encoder: LinformerEncoder, task: str):
         super().__init__()
+        self.encoder, self.task = encoder, task
         d = encoder.config.embed_dim
-        self.encoder, self.dense, self.out = encoder, nn.Linear(d, d), nn.Linear(d, NUM_CLASSES)
+        if task != FEATURES:
+            self.dense = nn.Linear(d, d)
+        if task == MASKED_LM:
+            self.norm, self.bias = nn.LayerNorm(d), nn.Parameter(torch.zeros(encoder.config.vocab_size))
+        if task == CLASSIFY:
+            self.out = nn.Linear(d, NUM_CLASSES)
 
-    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        x, _ = self.encoder(tokens, tokens.new_zeros(len(tokens), 1), padded=False)
-        return F.cross_entropy(self.out(torch.tanh(self.dense(x[:, 0]))).float(), labels)
+    def forward(self, tokens: Tensor, *targets: Tensor) -> Tensor:
+        if self.task == FEATURES:
+            return self.encoder(tokens, padded=False)[0]
+        if self.task == CLASSIFY:
+            x, _ = self.encoder(tokens, tokens.new_zeros(len(tokens), 1), padded=False)
+            return F.cross_entropy(self.out(torch.tanh(self.dense(x[:, 0]))).float(), targets[0])
+        positions, masked_tokens = targets
+        x, _ = self.encoder(tokens, positions, padded=False)
+        logits = F.linear(self.norm(F.gelu(self.dense(x))), self.encoder.embed_tokens.weight, self.bias)
+        return F.cross_entropy(logits.flatten(0, 1).float(), masked_tokens.flatten())
 
 
 class FairseqModel(nn.Module):
     """A fairseq model with the losses of the criterions ``masked_lm`` and ``sentence_prediction``."""
 
-    def __init__(self, model: Any, classify: bool):
+    def __init__(self, model: Any, task: str):
         super().__init__()
-        self.model, self.classify = model, classify
-        if classify:
+        self.model, self.task = model, task
+        if task == CLASSIFY:
             model.register_classification_head("benchmark", NUM_CLASSES)
 
     def forward(self, tokens: Tensor, *targets: Tensor) -> Tensor:
-        if self.classify:
+        if self.task == FEATURES:
+            return self.model(tokens, features_only=True)[0]
+        if self.task == CLASSIFY:
             logits = self.model(tokens, features_only=True, classification_head_name="benchmark")[0]
             return F.nll_loss(F.log_softmax(logits, -1, dtype=torch.float32), targets[0])
         positions, masked_tokens = targets
@@ -65,62 +86,55 @@ class PackageModel(nn.Module):
     """A language model of another package, which computes all positions.
 
     Args:
-        model: returns logits, or features for classification.
+        model: returns logits for masked language modeling, otherwise features.
         length: the only supported input length, to which shorter inputs are padded; None for any length.
     """
 
-    def __init__(self, model: nn.Module, width: int, classify: bool, length: int | None = None):
+    def __init__(self, model: nn.Module, width: int, task: str, length: int | None = None):
         super().__init__()
-        self.length = length
-        self.model, self.head = model, nn.Linear(width, NUM_CLASSES) if classify else None
+        self.model, self.task, self.length = model, task, length
+        self.head = nn.Linear(width, NUM_CLASSES) if task == CLASSIFY else None
 
     def forward(self, tokens: Tensor, *targets: Tensor) -> Tensor:
         if self.length is not None:
             tokens = F.pad(tokens, (0, self.length - tokens.size(1)), value=1)
         x = self.model(tokens)
+        if self.task == FEATURES:
+            return x
         if self.head is not None:
             return F.cross_entropy(self.head(x[:, 0]), targets[0])
         positions, masked_tokens = targets
         return F.cross_entropy(gather_positions(x, positions).flatten(0, 1), masked_tokens.flatten())
 
 
-FAIRSEQ_MODELS = ("ours", "roberta", "authors")
-PYPI_MODELS = ("linformer", "linformer-pytorch")
-FIXED_LENGTH_MODELS = ("linformer-pytorch",)
-"""Models that support only inputs of their full length."""
-PYTORCH_MODELS = ("ours-modules", "transformer-eager", "transformer-sdpa")
+class Recurrent(nn.Module):
+    """A stack of LSTMs of width d."""
+
+    def __init__(self, config: LinformerConfig):
+        super().__init__()
+        self.embed = nn.Embedding(config.vocab_size, config.embed_dim)
+        self.lstm = nn.LSTM(config.embed_dim, config.embed_dim, config.layers, batch_first=True)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.lstm(self.embed(tokens))[0]
 
 
-def missing_requirement(name: str) -> str | None:
-    """Why a model cannot be measured here, and how to install what is missing; None if it can."""
-    if name in FAIRSEQ_MODELS and not importlib.util.find_spec("fairseq"):
-        return f"{name} needs fairseq: scripts/setup.sh"
-    if name == "authors" and not authors_example_folder().exists():
-        return "authors needs fairseq's examples/linformer, which this fairseq lacks"
-    if name in PYPI_MODELS and not importlib.util.find_spec(name.replace("-", "_")):
-        return f"{name} is not installed: pip install {name}"
-    return None
+class TransformersModel(nn.Module):
+    """Returns the features of a ``transformers`` model, with an attention mask of ones.
 
-
-def check_models(names: Sequence[str], allowed: Sequence[str], n: int, k: int) -> None:
-    """Check the names of models.
-
-    Raises:
-        ValueError: there are no models, one is unknown or not installed, or k does not divide n for the authors' model.
+    Reformer's have the width 2 d, because its reversible layers have two streams.
     """
-    if not names:
-        raise ValueError(f"models must have at least one name; choose from {', '.join(allowed)}")
-    for name in names:
-        if name not in allowed:
-            raise ValueError(f"unknown model {name!r}; choose from {', '.join(allowed)}")
-        if missing := missing_requirement(name):
-            raise ValueError(missing)
-    if "authors" in names and n % k:
-        raise ValueError(f"projected_dim must divide n ({n}) for the authors' code, got {k}")
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.model(tokens, attention_mask=torch.ones_like(tokens)).last_hidden_state
 
 
 def _build_fairseq(
-    model: Any, classify: bool, c: LinformerConfig, set_defaults: Callable[[Namespace], None] | None = None, **options
+    model: Any, c: LinformerConfig, task: str, set_defaults: Callable[[Namespace], None] | None = None, **options
 ) -> nn.Module:
     """Build a fairseq model class in the Linformer's shape."""
     from ..models.stub_task import StubTask
@@ -138,34 +152,52 @@ def _build_fairseq(
     )
     if set_defaults is not None:
         set_defaults(args)
-    return FairseqModel(model.build_model(args, StubTask(c.vocab_size, c.max_positions)), classify)
+    return FairseqModel(model.build_model(args, StubTask(c.vocab_size, c.max_positions)), task)
 
 
-def _build_ours(c: LinformerConfig, classify: bool) -> nn.Module:
+def _build_ours(c: LinformerConfig, task: str) -> nn.Module:
     from ..models import LinformerRobertaModel
 
-    options = dict(arch="linformer_roberta_base", projected_dim=c.projected_dim, sharing=c.sharing)
-    return _build_fairseq(LinformerRobertaModel, classify, c, **options)
+    options = dict(projected_dim=c.projected_dim, sharing=c.sharing, local_window=c.local_window)
+    return _build_fairseq(LinformerRobertaModel, c, task, arch="linformer_roberta_base", **options)
 
 
-def _build_roberta(c: LinformerConfig, classify: bool) -> nn.Module:
+def _build_roberta(c: LinformerConfig, task: str) -> nn.Module:
     from fairseq.models.roberta import RobertaModel, roberta_base_architecture
 
-    return _build_fairseq(RobertaModel, classify, c, roberta_base_architecture)
+    return _build_fairseq(RobertaModel, c, task, roberta_base_architecture)
 
 
-def _build_authors(c: LinformerConfig, classify: bool) -> nn.Module:
+def _build_authors(c: LinformerConfig, task: str) -> nn.Module:
     """The authors' model with layerwise sharing."""
-    check_models(("authors",), FAIRSEQ_MODELS, c.max_positions, c.projected_dim)
-    ratio = c.max_positions // c.projected_dim
-    options = dict(compressed=ratio, shared_kv_compressed=1, shared_layer_kv_compressed=1)
-    return _build_fairseq(_import_authors().LinformerModel, classify, c, **options)
+    ratio, model = compression(c.max_positions, c.projected_dim), _import_authors().LinformerModel
+    shared = dict(shared_kv_compressed=1, shared_layer_kv_compressed=1)
+    return _build_fairseq(model, c, task, None, compressed=ratio, **shared)
 
 
-def authors_example_folder() -> Path:
-    spec = importlib.util.find_spec("fairseq")
-    assert spec is not None and spec.origin is not None, "fairseq is not installed"
-    return Path(spec.origin).parent / "examples" / "linformer"
+def compression(n: int, k: int) -> int:
+    """n / k, the authors' option.
+
+    Raises:
+        ValueError: k does not divide n.
+    """
+    if n % k:
+        raise ValueError(f"projected_dim must divide n ({n}) for the authors' code, got {k}")
+    return n // k
+
+
+def authors_folder() -> Path:
+    """The authors' plugin.
+
+    Raises:
+        ValueError: fairseq was installed without its examples.
+    """
+    import fairseq
+
+    folder = Path(fairseq.__file__).parent / "examples" / "linformer" / "linformer_src"
+    if not folder.is_dir():
+        raise ValueError(f"the authors' code needs fairseq's {folder}, which does not exist")
+    return folder
 
 
 @lru_cache
@@ -177,24 +209,23 @@ def _import_authors():
     with (
         mock.patch.object(fairseq.models, "register_model", unregistered),
         mock.patch.object(fairseq.models, "register_model_architecture", unregistered),
-        mock.patch.object(sys, "path", [str(authors_example_folder()), *sys.path]),
+        mock.patch.object(sys, "path", [str(authors_folder().parent), *sys.path]),
     ):
         return importlib.import_module("linformer_src.models.linformer_roberta")
 
 
-def _build_linformer(c: LinformerConfig, classify: bool) -> nn.Module:
-    """The package's defaults, except sizes and dropout. E is not shared between layers; ``share_kv`` would also use the
-    keys as values."""
+def _build_lucidrains(c: LinformerConfig, task: str) -> nn.Module:
+    """E is not shared between layers; ``share_kv`` would also use the keys as values."""
     from linformer import LinformerLM
 
     shape = dict(k=c.projected_dim, heads=c.attention_heads, dropout=c.dropout)
     model = LinformerLM(c.vocab_size, c.embed_dim, c.max_positions, c.layers, **shape)
-    if classify:
+    if task != MASKED_LM:
         model.to_logits = nn.Identity()
-    return PackageModel(model, c.embed_dim, classify)
+    return PackageModel(model, c.embed_dim, task)
 
 
-def _build_linformer_pytorch(c: LinformerConfig, classify: bool) -> nn.Module:
+def _build_linformer_pytorch(c: LinformerConfig, task: str) -> nn.Module:
     from linformer_pytorch import LinformerLM
 
     model = LinformerLM(
@@ -209,25 +240,80 @@ def _build_linformer_pytorch(c: LinformerConfig, classify: bool) -> nn.Module:
         dropout_ff=c.dropout,
         dropout_tokens=c.dropout,
         parameter_sharing="layerwise",
-        return_emb=classify,
+        return_emb=task != MASKED_LM,
     )
-    return PackageModel(model, c.embed_dim, classify, c.max_positions)
+    return PackageModel(model, c.embed_dim, task, c.max_positions)
 
 
-def _build_modules(
-    build_encoder: Callable[[LinformerConfig], LinformerEncoder], c: LinformerConfig, classify: bool
-) -> nn.Module:
-    return (SequenceClassifier if classify else MaskedLM)(build_encoder(c))
+def _build_transformers(name: str, c: LinformerConfig, task: str) -> nn.Module:
+    import transformers as t
+
+    shape = dict(
+        vocab_size=c.vocab_size,
+        hidden_size=c.embed_dim,
+        num_hidden_layers=c.layers,
+        num_attention_heads=c.attention_heads,
+        intermediate_size=c.ffn_embed_dim,
+        max_position_embeddings=c.max_positions + 2,
+        pad_token_id=1,
+    )
+    if name == "bigbird":  # blocks of 64 and 3 random ones
+        if c.max_positions <= BIGBIRD_FULL:
+            raise ValueError(f"up to n = {BIGBIRD_FULL} BigBird uses full attention")
+        model = t.BigBirdModel(t.BigBirdConfig(**shape, attention_type="block_sparse"), add_pooling_layer=False)
+    elif name == "longformer":  # windows of 512
+        model = t.LongformerModel(t.LongformerConfig(**shape, attention_window=512), add_pooling_layer=False)
+    elif name == "modernbert":
+        # Layers 0, 3, 6, ... are global, the others have windows of 128. The gated feed-forward has three matrices
+        # instead of two, so two thirds of f give the same number of parameters.
+        shape |= dict(
+            bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2, intermediate_size=2 * c.ffn_embed_dim // 3
+        )
+        model = t.ModernBertModel(t.ModernBertConfig(**shape, reference_compile=False))
+    else:
+        model = t.ReformerModel(_reformer_config(c, t))
+    return TransformersModel(model)
 
 
-MODELS: dict[str, Callable[[LinformerConfig, bool], nn.Module]] = {
+def _reformer_config(c: LinformerConfig, t: Any) -> Any:
+    """Alternating local and LSH attention, as by default, and axial position embeddings."""
+    side = 2 ** (c.max_positions.bit_length() // 2)
+    if c.max_positions % side:
+        raise ValueError(f"n must be a multiple of {side} for Reformer's axial positions, got {c.max_positions}")
+    return t.ReformerConfig(
+        attn_layers=[("local", "lsh")[i % 2] for i in range(c.layers)],
+        hidden_size=c.embed_dim,
+        num_attention_heads=c.attention_heads,
+        attention_head_size=c.embed_dim // c.attention_heads,
+        feed_forward_size=c.ffn_embed_dim,
+        vocab_size=c.vocab_size,
+        max_position_embeddings=c.max_positions,
+        axial_pos_shape=(c.max_positions // side, side),
+        axial_pos_embds_dim=(c.embed_dim // 4, c.embed_dim - c.embed_dim // 4),
+        is_decoder=False,
+        num_hashes=1,
+    )
+
+
+FAIRSEQ_MODELS = ("ours", "roberta", "authors")
+TRAINABLE: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
     "ours": _build_ours,
     "roberta": _build_roberta,
     "authors": _build_authors,
-    "linformer": _build_linformer,
+    "linformer": lambda c, task: EncoderModel(LinformerEncoder(c), task),
+    "transformer-eager": lambda c, task: EncoderModel(build_transformer(c, "eager"), task),
+    "transformer-sdpa": lambda c, task: EncoderModel(build_transformer(c, "sdpa"), task),
+    "lucidrains": _build_lucidrains,
     "linformer-pytorch": _build_linformer_pytorch,
-    "ours-modules": partial(_build_modules, LinformerEncoder),
-    "transformer-eager": partial(_build_modules, partial(build_transformer, kind="eager")),
-    "transformer-sdpa": partial(_build_modules, partial(build_transformer, kind="sdpa")),
 }
-"""Builder of each model from the Linformer's configuration and whether to classify."""
+"""Builder of each model that has losses from the Linformer's configuration and one of ``TASKS``."""
+MODELS: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
+    **TRAINABLE,
+    "recurrent": lambda c, task: Recurrent(c),
+    **{name: partial(_build_transformers, name) for name in ("bigbird", "longformer", "reformer", "modernbert")},
+}
+"""Builder of each model; those that are not in ``TRAINABLE`` only have features."""
+LINFORMERS = ("ours", "authors", "linformer", "lucidrains", "linformer-pytorch")
+"""Models that have a k."""
+OURS = ("ours", "linformer")
+"""Models of this project, which are compared with the others."""

@@ -4,45 +4,17 @@ On a shared machine the same work can take twice as long a minute later. So comp
 in reverse order. Ratios are computed within each round, and reported as the median, lowest and highest of all rounds.
 """
 
-import statistics
+import resource
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
-CLOCKS = ("processor", "wall")
+from ..machine import free_memory, process_bytes
 
-
-@dataclass(frozen=True)
-class Spread:
-    """Median, lowest and highest value of several repetitions."""
-
-    median: float
-    lowest: float
-    highest: float
-    repetitions: int
-
-
-def summarize(values: Sequence[float]) -> Spread:
-    """The spread of ``values``. Raises ValueError if there are none."""
-    if not values:
-        raise ValueError("there must be at least one repetition, got 0")
-    return Spread(statistics.median(values), min(values), max(values), len(values))
-
-
-def ratio_spread(numerators: Sequence[float], denominators: Sequence[float]) -> Spread:
-    """The ratio of two runs, round by round.
-
-    Raises:
-        ValueError: the numbers of rounds differ.
-    """
-    if len(numerators) != len(denominators):
-        raise ValueError(
-            f"both runs must have the same number of rounds, got {len(numerators)} and {len(denominators)}"
-        )
-    return summarize([a / b for a, b in zip(numerators, denominators)])
+Name = TypeVar("Name", bound=Hashable)
 
 
 def choose_clock(device: str) -> str:
@@ -65,13 +37,7 @@ def num_threads(threads: int) -> Iterator[None]:
 
 
 def time_call(run: Callable[[], object], clock: str = "wall", device: str = "cpu") -> float:
-    """Seconds of one call; a GPU is synchronized before and after.
-
-    Raises:
-        ValueError: ``clock`` is unknown.
-    """
-    if clock not in CLOCKS:
-        raise ValueError(f"unknown clock {clock!r}; choose from {', '.join(CLOCKS)}")
+    """Seconds of one call; a GPU is synchronized before and after."""
     now = time.process_time if clock == "processor" else time.perf_counter
     synchronize = torch.cuda.synchronize if device != "cpu" else lambda: None
     synchronize()
@@ -81,39 +47,49 @@ def time_call(run: Callable[[], object], clock: str = "wall", device: str = "cpu
     return now() - start
 
 
-def alternate(names: Sequence[str], rounds: int, warm_up: int = 0) -> Iterator[tuple[int, str]]:
-    """(round, name), every second round in reverse order; warm-up rounds have negative numbers.
-
-    Raises:
-        ValueError: ``rounds`` is below 1, or ``warm_up`` below 0.
-    """
-    if rounds < 1 or warm_up < 0:
-        raise ValueError(f"rounds must be at least 1 and warm_up at least 0, got {rounds} and {warm_up}")
+def alternate(names: Sequence[Name], rounds: int, warm_up: int = 0) -> Iterator[tuple[int, Name]]:
+    """(round, name), every second round in reverse order; warm-up rounds have negative numbers."""
     for i in range(-warm_up, rounds):
-        for name in list(names)[:: -1 if i % 2 else 1]:
+        for name in names[:: -1 if i % 2 else 1]:
             yield i, name
 
 
 def time_interleaved(
-    runs: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1, clock: str = "wall", device: str = "cpu"
-) -> dict[str, list[float]]:
+    runs: Mapping[Name, Callable[[], object]], rounds: int, warm_up: int = 1, clock: str = "wall", device: str = "cpu"
+) -> dict[Name, list[float]]:
     """Seconds of each run in each of ``rounds``, after ``warm_up`` rounds that are not recorded.
 
-    A run that exceeds the memory of the GPU in any round is not repeated and not in the result.
-
-    Raises:
-        ValueError: as for ``alternate`` and ``time_call``.
+    A run that exceeds the memory in any round is not repeated and not in the result.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    seconds: dict[Name, list[float]] = {name: [] for name in runs}
     for i, name in alternate(list(runs), rounds, warm_up):
         if name not in seconds:
             continue
         try:
             elapsed = time_call(runs[name], clock, device)
-        except torch.OutOfMemoryError:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             del seconds[name]
             torch.cuda.empty_cache()
             continue
         if i >= 0:
             seconds[name].append(elapsed)
     return seconds
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether PyTorch could not allocate memory, on a GPU or on a CPU."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
+
+
+@contextmanager
+def limit_memory(device: str = "cpu") -> Iterator[None]:
+    """On a CPU, let a tensor beyond the free memory raise an error, as on a GPU, before Linux kills the process."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if device == "cpu" and before[0] == resource.RLIM_INFINITY and (used := process_bytes("VmSize")):
+        resource.setrlimit(resource.RLIMIT_AS, (used + int(free_memory()), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

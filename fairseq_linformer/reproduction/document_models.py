@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from ..benchmark.encoders import build_transformer
-from ..benchmark.families import BIGBIRD_FULL, FAMILIES
+from ..benchmark.models import BIGBIRD_FULL, FEATURES
+from ..benchmark.models import MODELS as PEERS
 from ..benchmark.timing import time_interleaved
 from ..config import LinformerConfig
 from ..machine import process_bytes
@@ -74,7 +75,7 @@ def build_call(name: str, n: int, sizes: Sizes, graphs: Path) -> Call:
         return _open_graph(graphs / f"{name}-{n}.onnx")
     config = build_config(n, sizes, sizes["window"] if name == WINDOWED else 0)
     if name not in (LINFORMER, EVERY_POSITION, WINDOWED, TRANSFORMER):
-        return FAMILIES[name.lower()](config).eval()
+        return PEERS[name.lower()](config, FEATURES).eval()
     model = _build_classifier(config)
     if name == TRANSFORMER:
         model.linformer.encoder = build_transformer(config, "sdpa")

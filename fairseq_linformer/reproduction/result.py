@@ -13,26 +13,13 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from ..benchmark.timing import Spread
+from ..benchmark.rows import Row, significant
 from ..files import open_atomic, read_json
 from ..machine import provenance
 
 Parts = dict[str, dict[str, tuple[str, ...]]]
 """By scale, the parts of an experiment, and the options of ``reproduce`` that each reads."""
 ENVIRONMENT = ("command", "commit", "hardware", "versions", "data", "date", "seconds")
-
-
-class Row(dict):
-    """A number or a curve: ``metric``, ``value`` and ``unit``, or ``points``; and where it was taken, such as ``n``.
-
-    Keys are also attributes; a key that the row does not have is None. ``low`` and ``high`` are the extremes of
-    ``repetitions``, or a 95 % confidence interval; a single measurement has neither, and both are its value.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("low", "high"):
-            return self.get(name, self["value"])
-        return self.get(name)
 
 
 class Rows(list[Row]):
@@ -151,13 +138,6 @@ def repeated(values: Sequence[float], average: Callable[[Sequence[float]], float
     return found | {"low": min(rounded), "high": max(rounded), "repetitions": len(rounded)} if rounded[1:] else found
 
 
-def spread(values: Spread, unit: str, factor: float = 1.0) -> dict[str, Any]:
-    """As ``repeated``, of a benchmark's rounds, in five digits."""
-    value, low, high = (significant(factor * each, 5) for each in (values.median, values.lowest, values.highest))
-    found = {"value": value, "unit": unit}
-    return found | {"low": low, "high": high, "repetitions": values.repetitions} if values.repetitions > 1 else found
-
-
 def mean_in_words(values: Sequence[float], decimals: int) -> str:
     """The mean of values and their extremes, for a cell of a table; a dash if there are none.
 
@@ -168,11 +148,6 @@ def mean_in_words(values: Sequence[float], decimals: int) -> str:
         return "-"
     average, low, high = (f"{each:.{decimals}f}" for each in (fmean(values), min(values), max(values)))
     return f"{average} ({low} to {high})"
-
-
-def significant(value: float, digits: int = 6) -> float:
-    """Round to significant digits."""
-    return float(f"{float(value):.{digits}g}")
 
 
 def join(results: Iterable[Result]) -> Rows:

@@ -24,10 +24,9 @@ from fairseq.models.roberta import RobertaModel
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from ..benchmark.cells import DTYPES
 from ..benchmark.flops import count_flops, gpu_kernels
 from ..benchmark.gpus import GIB, Gpu
-from ..benchmark.memory import default_dtype
+from ..benchmark.memory import DTYPES, default_dtype
 from ..models.stub_task import VOCAB_SIZE, StubTask
 from .compose import compose_config
 

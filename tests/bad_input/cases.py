@@ -280,7 +280,7 @@ CASES: list[Case] = [
     *section(
         "benchmark inference",
         "options",
-        "out",
+        "--encoder-layers 1 --encoder-embed-dim 64",
         """
         --lengths 64 --projected-dim 128 -> projected-dim.*128
         """,

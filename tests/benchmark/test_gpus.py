@@ -2,23 +2,28 @@
 
 import pytest
 
-from fairseq_linformer.benchmark.gpus import GPUS, find_gpu
+from fairseq_linformer.benchmark.gpus import GPUS, data_sheet_peak, find_gpu
 
 
 def test_gpus_equal_their_data_sheets():
-    """GiB, TFLOPS in fp16 and fp32, GB/s of the memory, GB/s of NVLink in one direction, Gbit/s of a DGX."""
+    """GiB, TFLOPS in fp16 and fp32, GB/s of NVLink in one direction, Gbit/s of a DGX."""
     sheets = {
-        "v100": (125, 15.7, 900, 150, 400),
-        "a100": (312, 19.5, None, 300, 1600),
-        "h100": (989, 67, 3350, 450, 3200),
-        "h200": (989, 67, 4800, 450, 3200),
+        "v100": (125, 15.7, 150, 400),
+        "a100": (312, 19.5, 300, 1600),
+        "h100": (989, 67, 450, 3200),
+        "h200": (989, 67, 450, 3200),
     }
     for name, gpu in GPUS.items():
         kind, memory = name.split("-")
-        half, single, bandwidth, link, network = sheets[kind]
-        assert (gpu.half_tflops, gpu.single_tflops, gpu.link, gpu.network) == (half, single, link, network)
-        assert gpu.bandwidth == (bandwidth or {"40gb": 1555, "80gb": 2039}[memory])
+        assert (gpu.half_tflops, gpu.single_tflops, gpu.link, gpu.network) == sheets[kind]
         assert f"{gpu.memory:g}gb" == memory and gpu.bf16 == (kind != "v100")
+
+
+def test_peak_by_the_name_of_a_gpu():
+    assert data_sheet_peak("NVIDIA H100 80GB HBM3", "bf16") == 989e12
+    assert data_sheet_peak("NVIDIA A100", "fp32") == 19.5e12
+    assert data_sheet_peak("another", "fp32") is None
+    assert data_sheet_peak("NVIDIA H100 PCIe", "bf16") is None  # the table has the board that is faster
 
 
 @pytest.mark.parametrize("name, tokens", [("a100-40gb", 156_735), ("a100-80gb", 165_681)])

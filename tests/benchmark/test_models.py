@@ -1,14 +1,13 @@
 """The compared models: the same encoder with another attention, and other models behind one interface."""
 
-from unittest import mock
+import math
 
 import pytest
 import torch
 from fairseq.models import MODEL_REGISTRY
 
-from fairseq_linformer.benchmark.encoders import FullAttention, build_transformer
-from fairseq_linformer.benchmark.families import FAMILIES
-from fairseq_linformer.benchmark.models import MODELS, missing_requirement
+from fairseq_linformer.benchmark.encoders import build_transformer
+from fairseq_linformer.benchmark.models import CLASSIFY, FEATURES, MASKED_LM, MODELS, TRAINABLE
 from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.modules import LinformerEncoder
@@ -44,67 +43,63 @@ def test_baseline_equals_a_linformer_with_identity_projections(kind):
         a, b = ours(tokens, positions)[0], baseline(tokens, positions)[0]
         real = tokens.ne(1) if positions is None else torch.ones(3, 2, dtype=torch.bool)
         torch.testing.assert_close(a[real], b[real])
-    with pytest.raises(ValueError, match="flash"):
-        FullAttention(8, 2, 0.0, "flash")
 
 
 def test_authors_model_does_not_replace_ours_in_the_registry():
     authors_plugin.skip_without_plugin()
     config = LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE)
-    theirs = MODELS["authors"](config, False).model
+    theirs = MODELS["authors"](config, MASKED_LM).model
     assert type(theirs).__name__ == "LinformerModel" and MODEL_REGISTRY["linformer_roberta"] is LinformerRobertaModel
     assert theirs.encoder.sentence_encoder.layers[0].self_attn.compress_k.weight.shape == (4, 16)
     with pytest.raises(ValueError, match="projected_dim .* 5"):
-        MODELS["authors"](LinformerConfig(projected_dim=5, sharing="layerwise", **SHAPE), False)
+        MODELS["authors"](LinformerConfig(projected_dim=5, sharing="layerwise", **SHAPE), MASKED_LM)
 
 
-@pytest.mark.parametrize("classify", [False, True])
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_each_model_has_a_loss_and_gradients(name, classify):
+@pytest.mark.parametrize("task", [MASKED_LM, CLASSIFY])
+@pytest.mark.parametrize("name", sorted(TRAINABLE))
+def test_each_model_has_a_loss_and_gradients(name, task):
     """Before training every loss is about the log of the number of choices."""
-    if missing := missing_requirement(name):
-        pytest.skip(missing)
+    skip_without(name)
     torch.manual_seed(0)
-    model = MODELS[name](LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE), classify)
+    model = MODELS[name](LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE), task)
     tokens = torch.randint(5, 50, (4, 12))
     positions = torch.tensor([[0, 3, 7]]).expand(4, -1)
-    loss = model(tokens, *([torch.tensor([0, 1, 0, 1])] if classify else [positions, tokens.gather(1, positions)]))
+    targets = [torch.tensor([0, 1, 0, 1])] if task == CLASSIFY else [positions, tokens.gather(1, positions)]
+    loss = model(tokens, *targets)
     loss.backward()
-    assert loss.item() == pytest.approx(
-        torch.tensor(2.0 if classify else 50.0).log().item(), rel=1.0 if classify else 0.4
-    )
+    choices, tolerance = (2.0, 1.0) if task == CLASSIFY else (50.0, 0.4)
+    assert loss.item() == pytest.approx(math.log(choices), rel=tolerance)
     assert sum(p.grad.abs().sum() > 0 for p in model.parameters() if p.grad is not None) > 10
 
 
-def test_missing_requirements_are_named():
-    with mock.patch("importlib.util.find_spec", lambda name: None):
-        assert "pip install linformer-pytorch" in missing_requirement(
-            "linformer-pytorch"
-        ) and "scripts/setup.sh" in missing_requirement("roberta")
-        assert missing_requirement("transformer-sdpa") is None
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_each_family_computes_features(name):
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_each_model_computes_features(name):
+    skip_without(name)
     config = LinformerConfig(100, 1024, 64, "layerwise", layers=2, embed_dim=64, ffn_embed_dim=128, attention_heads=4)
     with torch.inference_mode():
-        features = FAMILIES[name](config).eval()(torch.randint(5, 100, (2, 1024)))
+        features = MODELS[name](config, FEATURES).eval()(torch.randint(5, 100, (2, 1024)))
     assert features.shape == (2, 1024, 128 if name == "reformer" else 64) and features.isfinite().all()
 
 
+def skip_without(name: str) -> None:
+    """Skip the test of a package of PyPI that is not installed."""
+    if package := {"lucidrains": "linformer", "linformer-pytorch": "linformer_pytorch"}.get(name):
+        pytest.importorskip(package)
+
+
 @pytest.mark.slow
-def test_families_have_equal_sizes():
+def test_models_of_transformers_have_equal_sizes():
     config = LinformerConfig(100, 704, 64, "layerwise", layers=3, embed_dim=96, ffn_embed_dim=384, attention_heads=4)
     layer = lambda model: sum(
         p.numel() for p in model.parameters() if p.dim() == 2 and 100 not in p.shape and 706 not in p.shape
     )
-    longformer, modern = (FAMILIES[name](config).model for name in ("longformer", "modernbert"))
+    longformer, modern = (MODELS[name](config, FEATURES).model for name in ("longformer", "modernbert"))
     per_layer = 12 * 96 * 96  # four maps of d x d, and two of d x 4 d or three of d x 8/3 d
     assert layer(modern) == 3 * per_layer
     assert layer(longformer) == pytest.approx(
         3 * (per_layer + 3 * 96 * 96), rel=0.01
     )  # it has maps of global attention beside them
     assert modern.config.layer_types == ["full_attention", "sliding_attention", "sliding_attention"]
-    with pytest.raises(ValueError, match="n .*704"):
-        FAMILIES["bigbird"](config)
+    with pytest.raises(ValueError, match="n = 704"):
+        MODELS["bigbird"](config, FEATURES)

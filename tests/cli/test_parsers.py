@@ -7,8 +7,7 @@ from inspect import signature
 
 import pytest
 
-from fairseq_linformer.benchmark.families import FAMILIES
-from fairseq_linformer.benchmark.models import FAIRSEQ_MODELS, MODELS
+from fairseq_linformer.benchmark.models import FAIRSEQ_MODELS, MODELS, TRAINABLE
 from fairseq_linformer.cli import build_parser, main
 from fairseq_linformer.evaluation import predict
 from fairseq_linformer.evaluation.perplexity import compute_perplexity
@@ -83,7 +82,7 @@ def test_an_empty_value_is_rejected(words, capsys):
     "words",
     [
         [],
-        ["benchmark", "training"],
+        ["benchmark", "training", "--rounds", "0"],
         ["finetune", "nothing"],
         ["path", "--nothing"],
         ["plan", "--nothing"],
@@ -104,7 +103,9 @@ def test_help_of_evaluate_has_the_defaults_of_batches():
     assert f"(default: {predict.MAX_TOKENS}, for perplexity {for_perplexity})" in text
 
 
-@pytest.mark.parametrize("kind, models", [("scaling", FAMILIES), ("training", MODELS), ("finetuning", FAIRSEQ_MODELS)])
+@pytest.mark.parametrize(
+    "kind, models", [("inference", MODELS), ("training", TRAINABLE), ("processes", FAIRSEQ_MODELS)]
+)
 def test_help_of_benchmark_names_every_model(kind, models):
     parser = next(parser for words, parser in COMMANDS if words == ("benchmark", kind))
     _, _, listed = parser._option_string_actions["--models"].help.partition(": ")

@@ -5,7 +5,6 @@ from statistics import fmean
 
 import pytest
 
-from fairseq_linformer.benchmark.timing import summarize
 from fairseq_linformer.reproduction.result import (
     ENVIRONMENT,
     Inputs,
@@ -17,7 +16,6 @@ from fairseq_linformer.reproduction.result import (
     join,
     read,
     repeated,
-    spread,
     write,
 )
 
@@ -33,12 +31,6 @@ ROWS = Rows(
 def result(part="a", value=1.0) -> Result:
     fields = {**dict.fromkeys(ENVIRONMENT, "x"), "seconds": 1.0}
     return Result(part, "cpu", Rows([*ROWS, Row(metric="x", value=value)]), fields, {"k": [1, 2]})
-
-
-def test_row():
-    first, second, _ = ROWS
-    assert (first.value, first.low, first.high, first.seed) == (2.0, 1.0, 3.0, None)
-    assert (second.low, second.high, second.seed) == (1.0, 1.0, 1)
 
 
 def test_rows_are_selected_by_what_they_have():
@@ -66,9 +58,6 @@ def test_environment(tmp_path):
 def test_a_repeated_measurement_is_its_median():
     assert repeated([1.0, 5.0, 2.0]) == {"value": 2.0, "low": 1.0, "high": 5.0, "repetitions": 3}
     assert repeated([1.0, 5.0, 3.0], fmean)["value"] == 3.0 and repeated([1.23456789]) == {"value": 1.23457}
-    expected = {"value": 20.0, "unit": "s", "low": 10.0, "high": 50.0, "repetitions": 3}
-    assert spread(summarize([1.0, 5.0, 2.0]), "s", 10) == expected
-    assert spread(summarize([1.0]), "s") == {"value": 1.0, "unit": "s"}
 
 
 def test_lines_of_a_chart():

@@ -5,9 +5,12 @@ for one n. Table 1 has the chart, and shows that a Transformer's time grows.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
-from ...benchmark.scaling import PerTokenCell
-from ..cells import CPU, GPU, SMOKE, measure
+from ...benchmark.measure import inference
+from ...benchmark.rows import Case
+from ..benchmarks import CPU, GPU, SMOKE, measure
 from ..display import Table
 from ..result import Inputs, Parts, Result, in_words, join
 from ..statistics import Estimate, Verdict
@@ -17,15 +20,15 @@ SAYS = "at a fixed number of tokens, time does not depend on n"
 PARTS: Parts = {scale: {"time": ()} for scale in ("smoke", "cpu", "gpu")}
 FLAT_RATIO = 1.25
 """The largest ratio of times per token that counts as independent of n."""
-CELLS = {
-    "smoke": lambda: PerTokenCell((64, 128), k=16, tokens=128, **SMOKE),
-    "cpu": lambda: PerTokenCell(k=256, **CPU),
-    "gpu": lambda: PerTokenCell(k=256, **GPU),
-}
+SIZES = {"smoke": ((64, 128), 16, SMOKE), "cpu": ((512, 16384), 256, CPU), "gpu": ((512, 16384), 256, GPU)}
+"""Lengths, k, and setup."""
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    return measure(part, scale, [CELLS[scale]()], inputs, "figure_2")
+    lengths, k, setup = SIZES[scale]
+    cases = [Case("linformer", n, k) for n in lengths]
+    timed = partial(inference, cases=cases, tokens=max(lengths), setup=replace(setup, vocabulary=1000))
+    return measure(part, scale, "figure_2", [timed], inputs)
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:

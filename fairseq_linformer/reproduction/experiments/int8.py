@@ -28,7 +28,7 @@ from ...evaluation.classifier import FairseqClassifier, OnnxClassifier
 from ...evaluation.encoded_rows import read_prepared_rows
 from ...evaluation.predict import Throughput, predict
 from .. import document_models as models
-from ..cells import ratio_rows
+from ..benchmarks import ratio_rows
 from ..display import Table, pivot
 from ..encoder import EncoderModel
 from ..finetuned import result_of, task_folder

@@ -13,14 +13,15 @@ times that at n = 512. (Written before the first measurement.)
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from ...benchmark.local_window import LocalPerTokenCell, LocalStepCell, LocalWindowCell
-from ..cells import CPU, GPU, SMOKE, measure
+from ...benchmark.measure import inference, training
+from ...benchmark.rows import Case
+from ..benchmarks import CPU, GPU, SMOKE, measure
 from ..comparison import at_most, bits_by_seed, perplexity_table, pretrain, verdict
 from ..display import Panel, Table
-from ..result import Inputs, Parts, Result, Rows, in_words, join
+from ..result import Inputs, Parts, Result, Row, Rows, in_words, join
 from ..run import Model, compared_runs
 from ..scales import SCALES
 from ..statistics import UNDECIDED, Check, Verdict, decide
@@ -49,7 +50,7 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     if part in QUALITY:
         n = QUALITY[part] * SCALES[scale].compared_n
         return pretrain(part, scale, partial(compared_runs, models_by_window(n)), inputs)
-    return measure(part, scale, [cost_cell(part, scale)], inputs, "local_window")
+    return run_cost(part, scale, inputs)
 
 
 def models_by_window(n: int) -> dict[str, Model]:
@@ -62,18 +63,27 @@ def models_by_window(n: int) -> dict[str, Model]:
     return models
 
 
-def cost_cell(part: str, scale: str) -> LocalWindowCell:
-    """Steps of the base model, or inference of two of its layers."""
-    kind, k = part.split(", k = ")
-    if scale == "smoke":
-        small: dict[str, Any] = {"k": int(k), **SMOKE}
-        if kind == "step":
-            return LocalStepCell(lengths=(32,), batch=2, **small)
-        return LocalPerTokenCell(lengths=(32, 64), tokens=64, **small)
-    options: dict[str, Any] = {**(CPU if scale == "cpu" else GPU), "k": int(k), "rounds": ROUNDS}
-    if kind == "step":
-        return LocalStepCell(batch=4 if scale == "cpu" else 64, **{**options, "layers": 12})
-    return LocalPerTokenCell(**{**options, "layers": 2})
+def run_cost(part: str, scale: str, inputs: Inputs) -> Result:
+    """Steps of the base model, or inference of two of its layers at a fixed number of tokens."""
+    phase, k = part.split(", k = ")
+    setup = replace({"smoke": SMOKE, "cpu": CPU, "gpu": GPU}[scale], rounds=2 if scale == "smoke" else ROUNDS)
+    if phase == "step":
+        n, batch = {"smoke": (32, 2), "cpu": (512, 4), "gpu": (512, 64)}[scale]
+        cases = [Case("linformer", n, int(k), window) for window in LOCAL_WINDOWS]
+        setup = setup if scale == "smoke" else replace(setup, layers=12)
+        timed = partial(training, cases=cases, tokens=batch * n, setup=setup)
+    else:
+        lengths = (32, 64) if scale == "smoke" else (512, 16384)
+        cases = [Case("linformer", n, int(k), window) for n in lengths for window in LOCAL_WINDOWS]
+        setup = replace(setup, vocabulary=1000, layers=min(setup.layers, 2))
+        timed = partial(inference, cases=cases, tokens=max(lengths), setup=setup)
+    result = measure(part, scale, "local_window", [timed], inputs)
+    compared = ("relative_time", "relative_bytes", "time_per_token_ratio")
+    where = {"phase": "training step" if phase == "step" else "inference"}
+    result.rows = Rows(
+        Row(row, model=f"W={row.local_window or 0}", **where) for row in result.rows if row.metric in compared
+    )
+    return result
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from ...benchmark.rows import single
 from ...benchmark.timing import choose_clock, num_threads, time_interleaved
 from ...checkpoints.from_transformers import read_transformers
 from ...checkpoints.models import build_model
@@ -31,7 +32,7 @@ from ...checkpoints.resize import resize
 from ...checkpoints.roberta import from_roberta
 from ...checkpoints.transformers_loading import load_from_transformers
 from .. import document_models as models
-from ..cells import rate_rows, ratio_rows, single
+from ..benchmarks import rate_rows, ratio_rows
 from ..display import Panel, Table, pivot
 from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join

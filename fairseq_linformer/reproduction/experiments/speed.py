@@ -8,20 +8,20 @@ authors', and 0.85 times as fast as RoBERTa's. **inference**: at n = 16,384, k =
 with SDPA. (An earlier command measured compiled processes.)
 """
 
+import importlib.util
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from ...benchmark import inference, training
-from ...benchmark.cells import BenchmarkCell
-from ...benchmark.models import FAIRSEQ_MODELS, PYPI_MODELS, missing_requirement
+from ...benchmark.measure import inference, make_cases, training
+from ...benchmark.models import FAIRSEQ_MODELS
+from ...benchmark.processes import processes
 from ...benchmark.timing import num_threads
-from ...benchmark.train_process import FinetuningCell, ProcessCell, SharesCell
 from ...data.tasks import TASKS
-from ...data.tokenizer_files import DICTIONARY
-from ...models.dictionaries import read_dictionary
 from ...training.data import describe_data
-from ..cells import GPU, SMOKE, measure
+from ..benchmarks import CPU, GPU, SMOKE, measure
 from ..display import Table
 from ..finetuned import task_folder
 from ..result import Inputs, Parts, Result, in_words, join
@@ -31,46 +31,58 @@ TITLE = "Speed"
 SAYS = "less time and memory than the authors' code"
 THREADS = 2
 """Of PyTorch, on a CPU."""
-_ALL: dict[str, tuple[str, ...]] = dict.fromkeys(("training", "training, peers", "process", "shares", "inference"), ())
+_ALL: dict[str, tuple[str, ...]] = dict.fromkeys(("training", "training, peers", "process", "inference"), ())
 PARTS: Parts = {
     "smoke": {"training": ()},
     "cpu": {**_ALL, "finetuning": ("tasks",)},
     "gpu": {**_ALL, "finetuning": ("tasks",)},
 }
-LENGTHS, FINETUNING_LENGTHS, WHOLE_LENGTHS = (512, 1024, 2048, 4096), (32, 64, 128), (512, 4096, 16384)
+LENGTHS, FINETUNING_LENGTHS, INFERENCE_LENGTHS = (512, 1024, 2048, 4096), (32, 64, 128), (512, 4096, 16384)
+POSITIONS, K = 512, 256
+"""Of finetuned models, and of all."""
+TOKENS = {"cpu": (2048, 4096), "gpu": (32_768, 32_768)}
+"""Of a training step and of a forward pass: a large GPU computes fewer in less time than it takes to launch the
+kernels."""
+PEERS = {"lucidrains": "linformer", "linformer-pytorch": "linformer_pytorch"}
+"""Packages of PyPI, compared if they are installed."""
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     with nullcontext() if scale == "gpu" else num_threads(THREADS):
-        return measure(part, scale, build_cells(part, scale, inputs), inputs, "speed")
+        return measure(part, scale, "speed", measurements(part, scale, inputs), inputs, describe(part, inputs))
 
 
-def build_cells(part: str, scale: str, inputs: Inputs) -> Sequence[BenchmarkCell]:
-    base: dict[str, Any] = dict(device="cpu", dtype="fp32", layers=12, embed_dim=768, heads=12)
+def describe(part: str, inputs: Inputs) -> str:
+    """The data of a part."""
+    if part != "finetuning":
+        return "random tokens"
+    return f"sst-2: {describe_data(task_folder('sst-2', POSITIONS, inputs))}"
+
+
+def measurements(part: str, scale: str, inputs: Inputs) -> Sequence[partial]:
     if scale == "smoke":
-        small = {**{name: SMOKE[name] for name in base}, "rounds": 1, "warm_up": 0, "k": 16}
-        return training.build_cells((32,), (16,), 64, models=("ours-modules", "transformer-sdpa"), **small)
-    if scale == "gpu":
-        base |= {"device": "cuda", "dtype": "bf16"}
-    base["k"] = 256
+        models: tuple[str, ...] = ("linformer", "transformer-sdpa")
+        steps = partial(training, tokens=64, setup=SMOKE)
+        finetuning = partial(steps, cases=make_cases(models, 16, (8,)), positions=32)
+        return [partial(steps, cases=make_cases(models, 32, (16,))), finetuning]
+    setup = GPU if scale == "gpu" else replace(CPU, layers=12)
+    step_tokens, forward_tokens = TOKENS[scale]
     if part.startswith("training"):
-        options = {**base, **({**GPU, "tokens": training.TOKENS_PER_STEP["cuda"]} if scale == "gpu" else {})}
-        peers = tuple(name for name in PYPI_MODELS if missing_requirement(name) is None)
+        peers = tuple(name for name, package in PEERS.items() if importlib.util.find_spec(package))
         models = ("ours", *peers) if part.endswith("peers") else FAIRSEQ_MODELS
-        return training.build_cells(LENGTHS, FINETUNING_LENGTHS, models=models, **options)
+        steps = partial(training, tokens=step_tokens, setup=setup)
+        pretraining = [partial(steps, cases=make_cases(models, n, (K,))) for n in LENGTHS]
+        short = [make_cases(models, n, (K,), positions=POSITIONS) for n in FINETUNING_LENGTHS]
+        return [*pretraining, *(partial(steps, cases=cases, positions=POSITIONS) for cases in short)]
     if part == "inference":
-        tokens = inference.TOKENS_PER_BATCH[base["device"]]
-        return [inference.WholeModelCell(n, tokens, rounds=2, **base) for n in WHOLE_LENGTHS]
-    if part == "finetuning":
-        folder = task_folder("sst-2", 512, inputs)
-        symbols = len(read_dictionary(folder / "input0" / DICTIONARY)) + 1  # <mask>
-        task: dict[str, Any] = {
-            "classes": len(TASKS["sst-2"].classes),
-            "data": f"sst-2: {describe_data(folder)}",
-            "folder": str(folder),
-        }
-        return [FinetuningCell(vocabulary=symbols, **task, **base)]
-    return [(ProcessCell if part == "process" else SharesCell)(LENGTHS[0], 1, **base)]
+        passes = partial(inference, tokens=forward_tokens, setup=replace(setup, rounds=2))
+        return [partial(passes, cases=make_cases(FAIRSEQ_MODELS, n, (K,))) for n in INFERENCE_LENGTHS]
+    whole = replace(setup, dtype="fp16" if scale == "gpu" else "fp32")
+    cases = make_cases(FAIRSEQ_MODELS, POSITIONS, (K,))
+    if part == "process":
+        return [partial(processes, cases=cases, batch=1, setup=replace(whole, rounds=1))]
+    data, classes = str(task_folder("sst-2", POSITIONS, inputs)), len(TASKS["sst-2"].classes)
+    return [partial(processes, cases=cases, batch=32, setup=whole, data=data, classes=classes)]
 
 
 BOUNDS: dict[str, list[tuple[str, dict[str, Any], float, float]]] = {

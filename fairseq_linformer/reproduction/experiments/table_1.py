@@ -13,20 +13,22 @@ not hold if the Linformer's grow more; not enough evidence if the Transformer's 
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from statistics import mean
+from statistics import linear_regression, mean
+from typing import NamedTuple
 
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ...benchmark import scaling
 from ...benchmark.encoders import build_transformer
 from ...benchmark.flops import count_flops
+from ...benchmark.measure import Setup, inference, make_cases
 from ...config import LinformerConfig
 from ...modules import LinformerEncoder
 from .. import paper
-from ..cells import CPU, GPU, SMOKE, measure
+from ..benchmarks import CPU, GPU, SMOKE, measure
 from ..display import Panel, Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join
 from ..statistics import HOLDS, UNDECIDED, Check, Estimate, Verdict, decide
@@ -47,12 +49,20 @@ FAMILIES = {
 }
 """The models of each row of Table 1."""
 CHARTED = ("transformer-eager", "transformer-sdpa", "bigbird", "reformer", "modernbert", "linformer")
-CELLS = {
-    "smoke": lambda: scaling.build_cells((64, 128), models=("transformer-eager", "linformer"), k=16, **SMOKE),
-    "cpu": lambda: scaling.build_cells(
-        (512, 1024, 2048, 4096, 8192), models=tuple(scaling.FAMILIES), k=256, usable_gib=8.0, **CPU
-    ),
-    "gpu": lambda: scaling.build_cells(models=tuple(scaling.FAMILIES), k=256, usable_gib=70.0, **GPU),
+COMPARED = (*(model for models in FAMILIES.values() for model in models), "modernbert")
+
+
+class Timed(NamedTuple):
+    models: Sequence[str]
+    lengths: Sequence[int]
+    k: int
+    setup: Setup
+
+
+TIMED = {
+    "smoke": Timed(DECIDING, (64, 128), 16, SMOKE),
+    "cpu": Timed(COMPARED, (512, 1024, 2048, 4096, 8192), 256, CPU),
+    "gpu": Timed(COMPARED, (512, 1024, 2048, 4096, 8192, 16384), 256, GPU),
 }
 COUNTED = {
     "smoke": (64, 2, 16, (64, 128, 256)),
@@ -63,7 +73,10 @@ COUNTED = {
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     if part == "time":
-        return measure(part, scale, CELLS[scale](), inputs, "table_1")
+        models, lengths, k, setup = TIMED[scale]
+        timed = partial(inference, tokens=max(lengths), setup=replace(setup, vocabulary=1000))
+        groups = [partial(timed, cases=make_cases(models, n, (k,))) for n in lengths]
+        return measure(part, scale, "table_1", groups, inputs)
     rows = Rows(count_operations(*COUNTED[scale]))
     return Result(part, scale, rows, environment(inputs, "none: shapes"))
 
@@ -105,7 +118,11 @@ def exponent(rows: Rows, model: str) -> Estimate | None:
     middle = mean(map(math.log, lengths))
     slowest = [row.high if math.log(row.n) > middle else row.low for row in longer]
     fastest = [row.low if math.log(row.n) > middle else row.high for row in longer]
-    value, high, low = (1 + scaling.exponent(lengths, each) for each in ([r.value for r in longer], slowest, fastest))
+    logarithms = [math.log(n) for n in lengths]
+    value, high, low = (
+        1 + linear_regression(logarithms, [math.log(each) for each in times]).slope
+        for times in ([row.value for row in longer], slowest, fastest)
+    )
     return Estimate(value, low, high, f"{model}: exponent of layer time, n = {lengths[0]} to {lengths[-1]}")
 
 

@@ -16,17 +16,22 @@ windows, the default, scores are weighted and masked, which equation (7) does no
 earlier command measured n = 65,536 on a CPU.)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
-from ...benchmark import inference
+import torch
+
 from ...benchmark.encoders import build_materialized, build_transformer
+from ...benchmark.measure import Setup, inference, make_cases
+from ...benchmark.memory import largest_batch
+from ...benchmark.rows import Case, single
+from ...modules import LinformerEncoder
 from .. import paper
-from ..cells import CPU, GPU, SMOKE, measure, single
+from ..benchmarks import CPU, GPU, SMOKE, measure
 from ..display import Panel, Table
 from ..paper import TABLE_3_DIMENSIONS
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words
@@ -42,37 +47,56 @@ CLAIMS = {
 METRICS = {"time": "time_ratio", "memory": "batch_ratio"}
 PRINTED = {"time": paper.TABLE_3_TIME, "memory": paper.TABLE_3_MEMORY}
 TITLES = {"time": "Speedup over eager attention", "memory": "Ratio of the largest batch sizes"}
-CELLS = {
-    "smoke": lambda: inference.build_cells((256,), (128,), tokens=256, **SMOKE),
-    "cpu": lambda: inference.build_cells((512, 1024, 2048, 4096, 8192, 16384), usable_gib=8.0, tokens=4096, **CPU),
-    "gpu": lambda: inference.build_cells(usable_gib=70.0, tokens=65536, **GPU),
+LENGTHS = tuple(2**i for i in range(9, 17))
+MEMORY_GIB = 16.0
+"""Memory of the V100 in section 5.3, whose largest batches the paper compares."""
+TIMED: dict[str, tuple[Sequence[int], Sequence[int], int, Setup]] = {
+    "smoke": ((256,), (128,), 256, SMOKE),
+    "cpu": (LENGTHS[:-2], TABLE_3_DIMENSIONS, 4096, CPU),
+    "gpu": (LENGTHS, TABLE_3_DIMENSIONS, 65536, GPU),
 }
-COUNTED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]] = {
-    "smoke": ((256, 512), (64, 128), dict(layers=2, embed_dim=64, heads=2)),
-    "cpu": (inference.LENGTHS, inference.PROJECTED_DIMS, dict(layers=12, embed_dim=768, heads=12)),
+"""Lengths, k, tokens of a batch, and setup."""
+COUNTED: dict[str, tuple[Sequence[int], Sequence[int], Setup]] = {
+    "smoke": ((256, 512), (64, 128), Setup(layers=2, embed_dim=64)),
+    "cpu": (LENGTHS, TABLE_3_DIMENSIONS, Setup()),
 }
 """Lengths, k and shape of the models whose memory is counted."""
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     if part == "time":
-        return measure(part, scale, CELLS[scale](), inputs, "table_3")
-    lengths, dims, shape = COUNTED[scale]
-    rows = Rows(count_batches(lengths, dims, shape))
-    configuration = {**shape, "dtype": "fp16", "memory_gib": inference.PAPER_MEMORY_GIB}
+        return run_time(scale, inputs)
+    rows = Rows(count_batches(*COUNTED[scale]))
+    setup = COUNTED[scale][2]
+    shape = {"layers": setup.layers, "embed_dim": setup.embed_dim}
+    configuration = {**shape, "dtype": "fp16", "memory_gib": MEMORY_GIB}
     return Result(part, scale, rows, environment(inputs, "none: shapes"), configuration)
 
 
-def count_batches(lengths: Sequence[int], dims: Sequence[int], shape: dict[str, int]) -> Iterator[Row]:
+def run_time(scale: str, inputs: Inputs) -> Result:
+    lengths, dims, tokens, setup = TIMED[scale]
+    timed = partial(inference, tokens=tokens, setup=setup)
+    models = ("transformer-eager", "transformer-sdpa", "linformer")
+    groups = [partial(timed, cases=make_cases(models, n, dims)) for n in lengths]
+    result = measure("time", scale, "table_3", groups, inputs)
+    for row in result.rows.select("time_ratio"):
+        row["baseline"] = row.baseline.removeprefix("transformer-")
+    return result
+
+
+def count_batches(lengths: Sequence[int], dims: Sequence[int], setup: Setup) -> Iterator[Row]:
     """The largest batch and the bytes per sentence of each model, and both ratios. A batch of no sentence has none."""
-    for cell in inference.build_cells(lengths, dims, tokens=max(lengths), dtype="fp16", **shape):
-        eager = partial(build_transformer, cell.build_config(cell.n, min(cell.dimensions)), "eager")
-        theirs = inference.count_largest_batch(cell, eager)
-        yield from _counted(theirs, model="transformer", n=cell.n)
-        for k in cell.dimensions:
-            config = replace(cell.build_config(cell.n, k), projection_init="normal")
-            ours = inference.count_largest_batch(cell, partial(build_materialized, config))
-            at: dict[str, Any] = {"model": "linformer", "n": cell.n, "k": k}
+
+    def count(build: Callable[[], LinformerEncoder], n: int) -> tuple[int, int]:
+        return largest_batch(build, n, torch.float16, MEMORY_GIB * 2**30)
+
+    for n in lengths:
+        theirs = count(partial(build_transformer, setup.config(Case("transformer-eager", n)), "eager"), n)
+        yield from _counted(theirs, model="transformer", n=n)
+        for k in (k for k in dims if k < n):
+            config = replace(setup.config(Case("linformer", n, k)), projection_init="normal")
+            ours = count(partial(build_materialized, config), n)
+            at: dict[str, Any] = {"model": "linformer", "n": n, "k": k}
             yield from _counted(ours, **at)
             if theirs[0] and ours[0]:
                 ratio = single(ours[0] / theirs[0], "ratio of batches")

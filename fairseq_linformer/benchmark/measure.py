@@ -1,0 +1,300 @@
+"""Time and memory of forward passes and training steps, with the models side by side.
+
+B sentences of n random tokens without padding; pretraining predicts m masked tokens of each, finetuning a class
+"""
+
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..config import LinformerConfig
+from ..errors import first_line
+from ..files import read_json, write_json
+from ..machine import DIRTY, provenance
+from .flops import AssumedValues, count_flops
+from .gpus import data_sheet_peak
+from .memory import DTYPES, peak_bytes, step_peak_bytes
+from .models import CLASSIFY, FEATURES, LINFORMERS, MASKED_LM, MODELS, NUM_CLASSES, OURS
+from .rows import Case, Row, ratio, single, spread
+from .timing import choose_clock, is_out_of_memory, limit_memory, time_interleaved
+
+NO_MEMORY = "out of memory"
+MASK_PROB = 0.15
+HEAD_DIM = 64
+MAX_FINETUNING_BATCH = 32
+"""The larger of RoBERTa's batch sizes."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Device, precision and size of the compared models, and the rounds in which they take turns."""
+
+    device: str = "cpu"
+    dtype: str = "fp32"
+    layers: int = 12
+    embed_dim: int = 768
+    vocabulary: int = 50265
+    rounds: int = 3
+    warm_up: int = 1
+
+    def config(self, case: Case, positions: int | None = None) -> LinformerConfig:
+        """A model of n positions, or more, with layerwise sharing, as in section 5.3, and heads of width 64."""
+        return LinformerConfig(
+            self.vocabulary,
+            positions or case.n,
+            case.k or 1,
+            "layerwise",
+            layers=self.layers,
+            embed_dim=self.embed_dim,
+            ffn_embed_dim=4 * self.embed_dim,
+            attention_heads=self.embed_dim // HEAD_DIM,
+            local_window=case.local_window,
+        )
+
+    def build(self, case: Case, task: str, positions: int | None = None) -> nn.Module:
+        """Build a model on the device and in the precision. A CPU would take seconds to initialize it for a GPU."""
+        with torch.device(self.device):
+            module = MODELS[case.model](self.config(case, positions), task)
+        return module.to(device=self.device, dtype=DTYPES[self.dtype])
+
+    def tokens(self, batch: int, n: int) -> Tensor:
+        """(B, n) random token IDs without special symbols."""
+        return torch.randint(5, self.vocabulary, (batch, n), device=self.device)
+
+    def step_inputs(self, n: int, tokens: int, task: str) -> list[Tensor]:
+        """The inputs of a training step: tokens with masked positions, in order, and their tokens; or with classes."""
+        if task == CLASSIFY:
+            x = self.tokens(min(MAX_FINETUNING_BATCH, max(1, tokens // n)), n)
+            return [x, torch.randint(0, NUM_CLASSES, (len(x),), device=self.device)]
+        x = self.tokens(max(1, tokens // n), n)
+        positions = torch.rand(x.shape, device=self.device).argsort(1)[:, : num_masked(n)].sort(1).values
+        return [x, positions, x.gather(1, positions)]
+
+    def time(self, runs: Mapping[Case, Callable[[], object]]) -> dict[Case, list[float]]:
+        """Seconds of each run in each round."""
+        torch.set_float32_matmul_precision("highest")  # without TF32, which some containers turn on
+        return time_interleaved(runs, self.rounds, self.warm_up, choose_clock(self.device), self.device)
+
+
+def num_masked(n: int) -> int:
+    """m, the masked tokens of a sentence."""
+    return max(1, round(MASK_PROB * n))
+
+
+def make_cases(
+    models: Sequence[str], n: int, ks: Sequence[int], windows: Sequence[int] = (0,), positions: int | None = None
+) -> list[Case]:
+    """The models at n, those with a k once for each k below it and, if they are this project's, for each window.
+
+    Args:
+        positions: of the models, if more than n.
+    """
+    cases = []
+    for model in models:
+        if model in LINFORMERS:
+            reaches = windows if model in OURS else (0,)
+            cases += [Case(model, n, k, window) for k in ks if k < (positions or n) for window in reaches]
+        else:
+            cases.append(Case(model, n))
+    return cases
+
+
+def inference(cases: Sequence[Case], tokens: int, setup: Setup, memory: bool = False) -> list[Row]:
+    """Forward passes of batches of ``tokens`` tokens (but one sentence at least), interleaved.
+
+    Args:
+        memory: also count the peak bytes of each pass.
+    """
+    batches = {case.n: setup.tokens(max(1, tokens // case.n), case.n) for case in cases}
+    modules: dict[Case, nn.Module] = {}
+
+    def build(case: Case) -> Callable[[], object]:
+        modules[case] = setup.build(case, FEATURES).eval()
+        with torch.inference_mode():
+            modules[case](batches[case.n][:1])
+        return torch.inference_mode()(partial(modules[case], batches[case.n]))
+
+    def count_bytes(case: Case) -> int:
+        with torch.no_grad():
+            run = partial(modules[case], batches[case.n])
+            return peak_bytes(run, modules[case], [batches[case.n]], setup.device)
+
+    with limit_memory(setup.device):
+        runs, lost = _build_each(cases, build)
+        seconds = setup.time(runs)
+        peaks = {case: count_bytes(case) for case in seconds} if memory else {}
+    times = {case: [each / batches[case.n].numel() for each in rounds] for case, rounds in seconds.items()}
+    rows = []
+    for case, rounds in times.items():
+        per_token = spread(rounds, "microseconds per token", 1e6)
+        rows.append(Row(metric="microseconds_per_token", **case.keys, **per_token))
+    return [*rows, *ratio_rows(times), *growth_rows(times), *byte_rows(peaks), *_lost_rows(cases, times, lost)]
+
+
+def training(
+    cases: Sequence[Case], tokens: int, setup: Setup, positions: int | None = None, memory: bool = True
+) -> list[Row]:
+    """Steps (forward, backward, AdamW) of batches of about ``tokens`` tokens, interleaved.
+
+    Args:
+        positions: of the models, which are finetuned on shorter inputs; None to pretrain at n.
+        memory: then also count the peak bytes of a forward and backward pass of each model.
+    """
+    task = MASKED_LM if positions is None else CLASSIFY
+    inputs = {case: setup.step_inputs(case.n, tokens, task) for case in cases}
+
+    def build_model(case: Case) -> nn.Module:
+        return setup.build(case, task, positions).train()
+
+    with limit_memory(setup.device):
+        steps, lost = _build_each(cases, lambda case: build_step(build_model(case), inputs[case]))
+        seconds = setup.time(steps)
+        del steps  # with the memory of their optimizers
+        counted = seconds if memory else ()
+        peaks = {case: step_peak_bytes(build_model(case), inputs[case], setup.device) for case in counted}
+    rows = []
+    peak = data_sheet_peak(torch.cuda.get_device_name(), setup.dtype) if setup.device != "cpu" else None
+    for case, rounds in seconds.items():
+        rates = spread([inputs[case][0].numel() / each for each in rounds], "tokens per second")
+        rows.append(Row(metric="tokens_per_second", **case.keys, **rates))
+        if peak:
+            operations = step_operations(case, tokens, setup, positions)
+            used = spread([operations / (each * peak) for each in rounds], "share of the peak")
+            rows.append(Row(metric="utilization", **case.keys, **used))
+    rows += [*ratio_rows(seconds), *byte_rows(peaks), *_lost_rows(cases, seconds, lost)]
+    phase = "pretraining" if positions is None else "finetuning"
+    return [Row(row, phase=phase) for row in rows]
+
+
+def build_step(module: nn.Module, inputs: Sequence[Tensor]) -> Callable[[], None]:
+    """A training step of a module that returns its loss."""
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-5, fused=True)
+
+    def step() -> None:
+        module(*inputs).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def step_operations(case: Case, tokens: int, setup: Setup, positions: int | None = None) -> int:
+    """Operations of the matrix products that a training step needs, without recomputation (Chowdhery et al. 2022,
+    "PaLM", appendix B), counted on PyTorch's meta device. Every Linformer counts as this project's."""
+    counted = "roberta" if case.model == "roberta" else "linformer" if case.k else "transformer-eager"
+    task, setup = MASKED_LM if positions is None else CLASSIFY, replace(setup, device="meta", dtype="fp32")
+    with AssumedValues(num_masked(case.n)):
+        module = setup.build(case._replace(model=counted), task, positions).train()
+        inputs = setup.step_inputs(case.n, tokens, task)
+        return count_flops(lambda: module(*inputs).backward())
+
+
+def _build_each(
+    cases: Sequence[Case], build: Callable[[Case], Callable[[], object]]
+) -> tuple[dict[Case, Callable[[], object]], dict[Case, str]]:
+    """The run of each case, and why others have none: no memory, or an unsupported length or precision."""
+    runs, lost = {}, {}
+    for case in cases:
+        try:
+            runs[case] = build(case)
+        except (RuntimeError, MemoryError, ValueError) as error:
+            lost[case] = NO_MEMORY if is_out_of_memory(error) else first_line(error)[:200]
+    return runs, lost
+
+
+# Rows
+
+
+def ratio_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
+    """How many times as fast as the others this project's models are, and how many times as long as without it they
+    take with a local window."""
+    for case, other in _pairs_with_others(times):
+        faster = ratio(times[other], times[case])
+        yield Row(metric="time_ratio", **case.keys, baseline=other.model, **faster)
+    for case, other in _pairs_without_window(times):
+        yield Row(metric="relative_time", **case.keys, baseline="W = 0", **ratio(times[case], times[other]))
+
+
+def growth_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
+    """The time per token at each n over that at the shortest."""
+    shortest = min((case.n for case in times), default=0)
+    for case, rounds in times.items():
+        first = case._replace(n=shortest)
+        if case != first and first in times:
+            growth = ratio(rounds, times[first], "ratio of times per token")
+            yield Row(metric="time_per_token_ratio", **case.keys, baseline_n=shortest, **growth)
+
+
+def byte_rows(peaks: Mapping[Case, int]) -> Iterator[Row]:
+    """Bytes, this project's over the others', and those with a local window over those without."""
+    for case, size in peaks.items():
+        yield Row(metric="bytes", **case.keys, **single(size, "bytes"))
+    for case, other in _pairs_with_others(peaks):
+        share = single(peaks[case] / peaks[other], "ratio of bytes")
+        yield Row(metric="bytes_share", **case.keys, baseline=other.model, **share)
+    for case, other in _pairs_without_window(peaks):
+        share = single(peaks[case] / peaks[other], "ratio of bytes")
+        yield Row(metric="relative_bytes", **case.keys, baseline="W = 0", **share)
+
+
+def _pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
+    """This project's models, each with every other model at the same n and, if it has one, k."""
+    return [
+        (ours, other)
+        for ours, other in itertools.permutations(cases, 2)
+        if ours.model in OURS and other.model not in OURS and ours.n == other.n and other.k in (None, ours.k)
+    ]
+
+
+def _pairs_without_window(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
+    """Each model with a local window, and the same without."""
+    return [
+        (wide, plain)
+        for wide, plain in itertools.permutations(cases, 2)
+        if wide.local_window and plain == wide._replace(local_window=0)
+    ]
+
+
+def _lost_rows(cases: Sequence[Case], times: Mapping[Case, Any], lost: Mapping[Case, str]) -> Iterator[Row]:
+    """Why cases have no times."""
+    for case in cases:
+        if case not in times:
+            yield Row(metric="failed", **case.keys, reason=lost.get(case, NO_MEMORY))
+
+
+# Files
+
+
+def measure_once(path: Path | None, measurement: "partial[list[Row]]") -> list[Row]:
+    """The rows of a measurement, a partial call of a function of this package, from a file if it has one with the same
+    arguments, commit and machine; otherwise they are measured and added to the file.
+
+    So a benchmark that takes hours can be killed at any time, and rerun to resume.
+    """
+    arguments = {"function": measurement.func.__name__, **measurement.keywords, "threads": torch.get_num_threads()}
+    settings = json.loads(json.dumps(arguments, default=vars))
+    now = provenance()
+    found = read_json(path) if path and path.exists() else []
+    if not isinstance(found, list) or any("settings" not in each for each in found):
+        raise ValueError(f"{path} is not a file of measurements")
+    known = {"settings": settings, **{name: now[name] for name in ("commit", "hardware", "versions")}}
+    for each in found:
+        if not now["commit"].endswith(DIRTY) and all(each[name] == value for name, value in known.items()):
+            return [Row(row) for row in each["rows"]]
+    start = time.monotonic()
+    rows = measurement()
+    seconds = round(time.monotonic() - start, 3)
+    lengths = dict.fromkeys(f"n = {case.n:,}" for case in measurement.keywords["cases"])
+    print(f"{measurement.func.__name__}, {', '.join(lengths)}: {seconds:.0f} s", file=sys.stderr, flush=True)
+    if path:
+        write_json(path, [*found, {"settings": settings, **now, "seconds": seconds, "rows": rows}])
+    return rows

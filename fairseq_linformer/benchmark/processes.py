@@ -1,0 +1,150 @@
+"""Whole ``fairseq-train`` processes: tokens per second by fairseq's log, and peak host memory.
+
+The models alternate and train for a few updates each: by masked language modeling on random tokens, or on a task that
+``prepare`` wrote.
+"""
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+
+import numpy as np
+import torch
+
+from ..data.binarized import BinarizedWriter, token_dtype
+from ..fairseq_log import read_split
+from ..machine import process_bytes
+from ..resources import PLUGIN
+from .measure import HEAD_DIM, NO_MEMORY, Setup
+from .models import authors_folder, compression
+from .rows import Case, Row, ratio, spread
+from .timing import alternate
+
+SAMPLE_INTERVAL = 0.01
+"""Seconds between readings of a process's peak memory."""
+
+
+def processes(
+    cases: Sequence[Case],
+    batch: int,
+    setup: Setup,
+    updates: int = 6,
+    options: Sequence[str] = (),
+    data: str | None = None,
+    classes: int = 2,
+) -> list[Row]:
+    """Training processes, interleaved; the first half of their updates warms up.
+
+    Args:
+        cases: of ``FAIRSEQ_MODELS``, of one n.
+        options: of fairseq-train, for this plugin's model only.
+        data: a task that ``prepare`` wrote, with this many ``classes``; None for random tokens.
+    """
+    rates: dict[Case, list[float]] = {case: [] for case in cases}
+    peaks: dict[Case, list[int]] = {case: [] for case in cases}
+    words = {case: training_options(case, batch, updates, setup, None if data is None else classes) for case in cases}
+    with TemporaryDirectory() as folder:
+        if data is None:
+            _write_random_tokens(Path(folder), cases[0].n, batch * (updates + 1), setup.vocabulary)
+        for _, case in alternate(cases, setup.rounds):
+            if case not in rates:
+                continue
+            more = options if case.model == "ours" else ()  # fairseq uses the last of two equal options
+            try:
+                log, peak = run_training([str(data or folder), *words[case], *more], case.model)
+            except torch.OutOfMemoryError:
+                del rates[case], peaks[case]
+                continue
+            rates[case].append(tokens_per_second(log, updates // 2))
+            peaks[case].append(peak)
+    rows = []
+    for case in rates:
+        rows.append(Row(metric="tokens_per_second", **case.keys, **spread(rates[case], "tokens per second")))
+        rows.append(Row(metric="host_memory", **case.keys, **spread(peaks[case], "MiB", 2**-20)))
+    for case, other in itertools.product(rates, rates):
+        if case.model != "ours" or other.model == "ours":
+            continue
+        speed = ratio(rates[case], rates[other], "ratio of tokens per second")
+        rows.append(Row(metric="speed_ratio", **case.keys, baseline=other.model, **speed))
+    return [*rows, *(Row(metric="failed", **case.keys, reason=NO_MEMORY) for case in cases if case not in rates)]
+
+
+def _write_random_tokens(folder: Path, n: int, sentences: int, vocabulary: int) -> None:
+    """Random tokens for ``--task masked_lm``."""
+    num_words = vocabulary - 5  # without <s>, <pad>, </s>, <unk> and <mask>
+    (folder / "dict.txt").write_text("".join(f"w{i} 1\n" for i in range(num_words)))
+    generator = np.random.default_rng(0)
+    writer = BinarizedWriter(folder / "train", token_dtype(vocabulary))
+    writer.add(generator.integers(4, 4 + num_words, sentences * n), np.full(sentences, n))
+    writer.finish()
+
+
+def training_options(case: Case, batch: int, updates: int, setup: Setup, classes: int | None = None) -> list[str]:
+    """Options of fairseq-train: masked language modeling, or with ``classes`` classification."""
+    layers, d, n = setup.layers, setup.embed_dim, case.n
+    words = f"""
+        --encoder-layers {layers} --encoder-embed-dim {d} --encoder-ffn-embed-dim {4 * d}
+        --encoder-attention-heads {d // HEAD_DIM} --max-positions {n} --batch-size {batch} --max-update {updates}
+        --optimizer adam --lr 1e-5 --seed 1 --no-save --disable-validation --log-format json --log-interval 1
+    """.split()
+    if classes is None:
+        words += f"--task masked_lm --criterion masked_lm --tokens-per-sample {n}".split()
+    else:
+        words += f"--task sentence_prediction --criterion sentence_prediction --num-classes {classes}".split()
+        words += "--init-token 0 --separator-token 2 --shorten-method truncate".split()
+        words += "--required-batch-size-multiple 1".split()
+    if case.model == "roberta":
+        words += ["--arch", "roberta_base"]
+    elif case.model == "ours":
+        words += ["--user-dir", str(PLUGIN), "--arch", "linformer_roberta_base", "--projected-dim", str(case.k)]
+        words += ["--sharing", "layerwise", "--local-window", str(case.local_window)]
+    else:
+        words += ["--user-dir", str(authors_folder()), "--arch", "linformer_roberta_base"]
+        words += ["--compressed", str(compression(n, case.k or n))]
+        words += "--shared-kv-compressed 1 --shared-layer-kv-compressed 1".split()
+    # Without a world size fairseq uses all GPUs, with one batch each.
+    words += ["--cpu"] if setup.device == "cpu" else ["--distributed-world-size", "1"]
+    return words + ["--fp16"] * (setup.dtype == "fp16")
+
+
+def run_training(arguments: Sequence[str], name: str) -> tuple[str, int]:
+    """Run fairseq-train with this process's number of PyTorch threads.
+
+    Returns:
+        its output, and its peak memory in bytes.
+
+    Raises:
+        torch.OutOfMemoryError: the output says that a GPU is out of memory, where fairseq skips the batch.
+        ValueError: it fails; the message has ``name`` and its last line of output.
+    """
+    command = [sys.executable, "-m", "fairseq_cli.train", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    peak = 0
+    with TemporaryFile("w+", errors="replace") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        try:
+            while process.poll() is None:
+                peak = max(peak, process_bytes("VmHWM", process.pid) or 0)
+                time.sleep(SAMPLE_INTERVAL)
+        finally:  # also if a signal ends this process
+            process.kill()
+            process.wait()
+        log.seek(0)
+        output = log.read()
+    if "CUDA out of memory" in output:
+        raise torch.OutOfMemoryError(f"training {name} ran out of GPU memory")
+    if process.returncode != 0:
+        last = (output.strip().splitlines() or [""])[-1]
+        raise ValueError(f"training {name} failed with status {process.returncode}: {last}")
+    return output, peak
+
+
+def tokens_per_second(log: str, warm_up: int) -> float:
+    """Tokens per second in fairseq's JSON log, over all updates after the first ``warm_up``."""
+    updates = list(read_split(log.splitlines(), "train_inner"))[warm_up:]
+    return sum(update["wpb"] for update in updates) / sum(update["wpb"] / update["wps"] for update in updates)

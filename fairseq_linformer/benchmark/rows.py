@@ -1,0 +1,56 @@
+"""Rows: the numbers of a measurement, each with what was measured."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+
+class Row(dict):
+    """A number or a curve: ``metric``, ``value`` and ``unit``, or ``points``; and where it was taken, such as ``n``.
+
+    Keys are also attributes; a key that the row does not have is None. ``low`` and ``high`` are the extremes of
+    ``repetitions``, or a 95 % confidence interval; a single measurement has neither, and both are its value.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("low", "high"):
+            return self.get(name, self["value"])
+        return self.get(name)
+
+
+class Case(NamedTuple):
+    """A model at a size: ``n`` tokens per sentence, and for a Linformer k and its local window."""
+
+    model: str
+    n: int
+    k: int | None = None
+    local_window: int = 0
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What a row says of it."""
+        return {name: value for name, value in self._asdict().items() if value}
+
+
+def significant(value: float, digits: int = 6) -> float:
+    """Round to significant digits."""
+    return float(f"{float(value):.{digits}g}")
+
+
+def single(value: float, unit: str) -> dict[str, Any]:
+    """``value`` and ``unit`` of a row, in five digits."""
+    return {"value": significant(value, 5), "unit": unit}
+
+
+def spread(rounds: Sequence[float], unit: str, factor: float = 1.0) -> dict[str, Any]:
+    """``value`` (the median), ``unit``, ``low``, ``high`` and ``repetitions`` of a row, in five digits."""
+    found = single(factor * median(rounds), unit)
+    if len(rounds) == 1:
+        return found
+    low, high = (significant(factor * each, 5) for each in (min(rounds), max(rounds)))
+    return found | {"low": low, "high": high, "repetitions": len(rounds)}
+
+
+def ratio(numerators: Sequence[float], denominators: Sequence[float], unit: str = "ratio of times") -> dict[str, Any]:
+    """The spread of a ratio, round by round."""
+    return spread([a / b for a, b in zip(numerators, denominators, strict=True)], unit)

@@ -1,0 +1,58 @@
+"""Benchmarks as results, and rows of times. A measurement is resumed by RUNS/SCALE/EXPERIMENT/PART.json."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..benchmark.measure import Setup, measure_once
+from ..benchmark.rows import Row, ratio, spread
+from ..benchmark.timing import choose_clock
+from .result import Inputs, Result, Rows, environment
+
+SMOKE = Setup(layers=1, embed_dim=64, rounds=2, warm_up=0)
+CPU = Setup(layers=2)
+GPU = Setup("cuda", "bf16")
+"""Setups by scale."""
+
+
+def measure(
+    part: str,
+    scale: str,
+    experiment: str,
+    measurements: Sequence["partial[list[Row]]"],
+    inputs: Inputs,
+    data: str = "random tokens",
+) -> Result:
+    """The rows of all measurements, which have the same ``setup``."""
+    path = inputs.runs / scale / experiment / f"{part.replace(', ', '-')}.json"
+    found = [row for each in measurements for row in measure_once(path, each)]
+    setup: Setup = measurements[0].keywords["setup"]
+    configuration = {**asdict(setup), "threads": torch.get_num_threads(), "clock": choose_clock(setup.device)}
+    configuration["failed"] = [row for row in found if row.metric == "failed"]
+    rows = Rows(row for row in found if row.metric != "failed")
+    return Result(part, scale, rows, environment(inputs, data), configuration)
+
+
+def rate_rows(seconds: Mapping[str, Sequence[float]], count: int, unit: str, **where: Any) -> Iterator[Row]:
+    """How many of a unit, such as documents, each model reads per second.
+
+    Args:
+        count: of units in a round.
+    """
+    for model, rounds in seconds.items():
+        rates = spread([count / each for each in rounds], f"{unit} per second")
+        yield Row(metric=f"{unit}_per_second", model=model, **where, **rates)
+
+
+def ratio_rows(
+    seconds: Mapping[str, Sequence[float]], models: Iterable[str], baselines: Iterable[str], **where: Any
+) -> Iterator[Row]:
+    """How many times as fast as each baseline each model is, where both were measured."""
+    for model, baseline in itertools.product(models, baselines):
+        if model != baseline and {model, baseline} <= seconds.keys():
+            times = ratio(seconds[baseline], seconds[model])
+            yield Row(metric="time_ratio", model=model, baseline=baseline, **where, **times)

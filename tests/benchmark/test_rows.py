@@ -1,0 +1,29 @@
+"""Rows of repeated measurements."""
+
+import pytest
+
+from fairseq_linformer.benchmark.rows import Case, Row, ratio, single, spread
+
+
+def test_keys_are_attributes():
+    row = Row(metric="bits", value=2.0, low=1.0, high=3.0, n=16)
+    assert (row.value, row.low, row.high, row.n, row.k) == (2.0, 1.0, 3.0, 16, None)
+    assert (Row(value=1.0).low, Row(value=1.0).high) == (1.0, 1.0)
+
+
+def test_spread_of_rounds():
+    assert spread([1.0, 5.0, 2.0], "s", 10) == {"value": 20.0, "unit": "s", "low": 10.0, "high": 50.0, "repetitions": 3}
+    assert spread([1.234567], "s") == single(1.234567, "s") == {"value": 1.2346, "unit": "s"}
+
+
+def test_ratios_are_computed_within_rounds():
+    # The machine is half as fast in the second round; the ratio does not change.
+    found = ratio([2.0, 4.0, 2.2], [1.0, 2.0, 1.0], "x")
+    assert found == {"value": 2.0, "unit": "x", "low": 2.0, "high": 2.2, "repetitions": 3}
+    with pytest.raises(ValueError):
+        ratio([1.0, 2.0], [1.0])
+
+
+def test_a_row_says_what_a_case_has():
+    assert Case("roberta", 16).keys == {"model": "roberta", "n": 16}
+    assert Case("ours", 16, 4, 2).keys == {"model": "ours", "n": 16, "k": 4, "local_window": 2}
