@@ -56,16 +56,13 @@ def test_results(disk):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "command, free",
-    [("to-huggingface", 0), *(("to-huggingface", random_free(seed, 36)) for seed in SEEDS), ("to-onnx", 32)],
-)
-def test_export(command, free, masked_lm_folder, masked_lm, disk):
-    if command == "to-onnx":
+@pytest.mark.parametrize("options, free", [([], 0), *(([], random_free(seed, 36)) for seed in SEEDS), (["--onnx"], 32)])
+def test_export(options, free, masked_lm, disk):
+    if options:
         pytest.importorskip("onnxscript")
     fill_all_but(disk, free)
-    source = masked_lm / "checkpoint_last.pt" if command == "to-huggingface" else masked_lm_folder
-    assert f"'{disk}/out'" in rejected(["convert", command, source, disk / "out"]) and contents(disk) == {}
+    words = ["export", masked_lm / "checkpoint_last.pt", disk / "out", *options]
+    assert f"'{disk}/out'" in rejected(words) and contents(disk) == {}
 
 
 @pytest.mark.slow

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checkpoints.authors import from_authors
 from ..checkpoints.files import get_cfg_section, read_checkpoint
-from ..checkpoints.roberta import from_roberta
+from ..checkpoints.to_linformer import from_authors, from_roberta
 from ..checkpoints.transformers_loading import (
     check_loaded_weights,
     load_from_transformers,

@@ -15,7 +15,21 @@ from typing import NoReturn
 
 from ..errors import first_line
 from ..signals import handle, hangup_signals
-from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, report, reproduce, submit
+from . import (
+    analyze,
+    benchmark,
+    convert,
+    evaluate,
+    export,
+    finetune,
+    linearize,
+    path,
+    plan,
+    prepare,
+    report,
+    reproduce,
+    submit,
+)
 from .parsers import HelpFormatter, Parser, UnknownOption
 
 NAME = "fairseq-linformer"
@@ -46,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
         evaluate,
         convert,
         linearize,
+        export,
         analyze,
         benchmark,
         reproduce,

@@ -40,7 +40,7 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="fairseq checkpoint, folder of transformers or `convert to-onnx`, or model name on the Hugging Face hub",
+        help="fairseq checkpoint, folder of transformers or `export --onnx`, or model name on the Hugging Face hub",
     )
     parser.add_argument(
         "input",

@@ -1,4 +1,4 @@
-"""A classifier in a folder of ``convert to-onnx``, run by ``onnxruntime``.
+"""A classifier in a folder of ``export --onnx``, run by ``onnxruntime``.
 
 B rows, C classes (1 for regression)
 """
@@ -40,7 +40,7 @@ class OnnxClassifier:
         self.path = Path(folder)
         config, file = read_json(self.path / "config.json"), self.path / TOKENIZER_JSON
         if "onnx" not in config:
-            raise ValueError(f"{self.path / 'config.json'} has no 'onnx'; expected a folder that to-onnx wrote")
+            raise ValueError(f"{self.path / 'config.json'} has no 'onnx'; expected a folder that `export --onnx` wrote")
         try:
             architectures, self.max_positions = config["architectures"], int(config["onnx"]["max_positions"])
             self._padding = config.get("pad_token_id", config.get("padding_idx", 1))

@@ -4,20 +4,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints.authors import from_authors
+from ..checkpoints.convert import read_source
 from ..checkpoints.files import (
+    MODEL,
     get_architecture,
     get_cfg_section,
     is_fairseq_checkpoint,
     read_checkpoint,
     replace_checkpoint,
+    write_model,
 )
-from ..checkpoints.from_transformers import MODEL, from_transformers
-from ..checkpoints.provenance import collect_provenance
-from ..checkpoints.resize import resize
+from ..checkpoints.provenance import read_origins
+from ..checkpoints.to_linformer import from_authors, resize
 from ..checkpoints.transformers_encoder import hash_weights
 from ..config import POSITIONS_LIMIT
-from ..files import read_json, sha256
+from ..files import new_folder, sha256
 from ..models.options import LinformerRobertaConfig
 from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import EMBEDDINGS, group_projections, head_names, max_positions, upgrade_names
@@ -43,7 +44,7 @@ class InitialCheckpoint:
         vocab_size: number of embeddings.
         overrides: overrides of fairseq-hydra-train that build the model.
         description: fields of ``model`` in a result: n, options of a Linformer, which are empty for RoBERTa, and
-            ``pretraining``, the provenance in the checkpoint with its checksum.
+            ``pretraining``, where the weights come from and the checksum of the checkpoint.
     """
 
     path: Path
@@ -100,8 +101,6 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
             unused.append("layer_norm_eps")
         options = {key: value for key, value in options.items() if not key.startswith(tuple(unused))}
         options |= {"projected_dim": None, "sharing": None}  # the YAML sets both
-    # Without the versions, which are those installed now.
-    provenance = {key: value for key, value in collect_provenance(content).items() if key != "versions"}
     return InitialCheckpoint(
         path=path,
         original=original,
@@ -116,7 +115,7 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
             "projected_dim": str(options["projected_dim"]) if is_linformer else "",
             "sharing": str(options["sharing"]) if is_linformer else "",
             "projection": str(options.get("projection", "linear")) if is_linformer else "",
-            "pretraining": {**provenance, "sha256": digest, "heads": head_names(state)},
+            "pretraining": {**read_origins(content), "sha256": digest, "heads": head_names(state)},
         },
     )
 
@@ -124,15 +123,10 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
 def _convert(name: str, starts: Path, dry_run: bool) -> Path:
     """The checkpoint ``STARTS/NAME-CHECKSUM/model.pt`` of a model of ``transformers``, converted unless it exists."""
     folder = starts / f"{Path(name).name}-{hash_weights(name)[:12]}"
-    config = Path(name, "config.json")
     if folder.exists():
         return folder / MODEL
     if dry_run:
         raise ValueError(f"{name} is not converted, and --dry-run writes nothing; run without it, or convert it first")
-    if config.is_file() and read_json(config).get("model_type") == "linformer":
-        from ..checkpoints.huggingface import from_huggingface  # imports transformers, which takes seconds
-
-        from_huggingface(name, folder)
-    else:
-        from_transformers(name, folder, arch="roberta")
+    with new_folder(folder) as new:
+        write_model(new, *read_source(name))
     return folder / MODEL

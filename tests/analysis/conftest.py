@@ -9,7 +9,7 @@ from fairseq_linformer.analysis.commands import analyze_spectrum
 from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.sentences import Sentences
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
-from fairseq_linformer.checkpoints.roberta import from_roberta
+from fairseq_linformer.checkpoints.to_linformer import from_roberta
 from fairseq_linformer.data import sentencepiece_model
 
 TEXT = ["the cat sat on the mat", "a dog ran to the mat and sat", "the dog and the cat ran on the mat"]

@@ -438,82 +438,51 @@ EVALUATE = [
 
 CONVERT = [
     *section(
-        "convert from-roberta",
-        "options and checkpoints",
+        "convert",
+        "options, checkpoints and folders",
         "",
         """
-        rob/model.pt x.pt -> --projected-dim
-        rob/model.pt x.pt --projected-dim 33 -> projected_dim must .*33
-        rob/model.pt x.pt --projected-dim 0 -> projected_dim must .*0
-        rob/model.pt x.pt --projected-dim -1 -> .*-1
-        rob/model.pt x.pt --projected-dim many -> 'many'
-        rob/model.pt x.pt --projected-dim '' -> --projected-dim: must not be empty
-        rob/model.pt x.pt --projected-dim 8,8,8 -> projected_dim .*8,8,8
-        rob/model.pt x.pt --projected-dim 8x99999999999 -> projected_dim .*8x99999999999
-        rob/model.pt x.pt --projected-dim 8 --sharing rows -> 'rows'
-        rob/model.pt x.pt --projected-dim 8 --projection fourier -> 'fourier'
-        rob/model.pt x.pt --projected-dim 8 --projection random --projection-init average -> projection_init must
-        rob/model.pt x.pt --projected-dim 8 --projection conv --projection-init graded -> projection_init must
-        rob/model.pt x.pt --projected-dim 8 --local-window -1 -> local_window .*-1
-        rob/model.pt x.pt --projected-dim 8 --local-window 32 -> local_window .*32
-        rob/model.pt x.pt --projected-dim 8 --max-positions 0 -> max_positions .*0
-        rob/model.pt x.pt --projected-dim 8 --max-positions 99999999999 -> max_positions .*1,048,576.*99999999999
-        rob/model.pt x.pt --projected-dim 8 --seed -1 -> seed .*-1
-        rob/model.pt nowhere/x.pt --projected-dim 8 -> nowhere
-        rob/model.pt text.txt --projected-dim 8 -> text.txt already exists
-        mlm/model.pt x.pt --projected-dim 8 -> Linformer
-        nowhere.pt x.pt --projected-dim 8 -> nowhere.pt is not a file
-        bad/half.pt x.pt --projected-dim 8 -> half.pt is truncated
-        bad/code.pt x.pt --projected-dim 8 -> code.pt contains code
-        bad/old-code.pt x.pt --projected-dim 8 -> old-code.pt contains code
-        """,
-    ),
-    *section(
-        "convert from-transformers",
-        "options and folders",
-        "",
-        """
+        nowhere.pt out -> nowhere.pt is not a file
         ./nowhere out -> ./nowhere is not a folder
-        '' out -> must not be empty
         bad/folder out -> bad/folder
-        bert bad/full -> bad/full must be a new or empty folder
-        bert out --arch roberta --projected-dim 8 -> projected_dim must be unset
-        bert out --arch bert -> 'bert'.*roberta
-        bert out --projected-dim 64 -> projected_dim .*64
-        bert out --local-window -1 -> local_window .*-1
-        bert out --max-positions 0 -> max_positions .*0
-        bert out --seed -1 -> seed .*-1
-        bad/hf-pickle out -> hf-pickle
+        '' out -> must not be empty
+        rob/model.pt bad/full -> bad/full must be a new or empty folder
+        rob/model.pt text.txt/out -> text.txt is not a folder
+        rob/model.pt out --projected-dim 33 -> projected_dim must .*33
+        rob/model.pt out --projected-dim many -> 'many'
+        rob/model.pt out --projected-dim 8x99999999999 -> projected_dim .*8x99999999999
+        rob/model.pt out --sharing rows -> 'rows'
+        rob/model.pt out --projection random --projection-init average -> projection_init must
+        rob/model.pt out --local-window -1 -> local_window .*-1
+        rob/model.pt out --max-positions 0 -> max_positions .*0
+        rob/model.pt out --max-positions 99999999999 -> max_positions .*1,048,576.*99999999999
+        rob/model.pt out --seed -1 -> seed .*-1
+        rob/model.pt out --arch roberta -> rob/model.pt would stay as it is
+        rob/model.pt out --arch bert -> 'bert'.*roberta
+        bert out --arch roberta --projected-dim 8 -> --projected-dim has no effect with --arch roberta
+        mlm/model.pt out -> mlm/model.pt would stay as it is
+        mlm/model.pt out --sharing none -> --sharing has no effect with a Linformer
+        mlm/model.pt out --max-positions 8 --projected-dim 9 -> max_positions \\(8\\), got 9
+        mlm/model.pt out --max-positions 8 --dictionary nowhere.txt -> nowhere.txt does not exist
+        bad/half.pt out -> half.pt is truncated
+        bad/list.pt out -> list.pt has no 'model'
+        bad/no-cfg.pt out -> neither 'cfg'
+        bad/code.pt out -> code.pt contains code
+        bad/old-code.pt out -> old-code.pt contains code
+        bad/pickle.pt out -> pickle.pt is truncated, or is not
+        bert out --dictionary mlm/dict.txt -> --dictionary has no effect on bert
         bad/bert-deep out -> bert-deep: num_hidden_layers must be between 1 and 1,024, got 10000000
-        bad/hf-half out -> hf-half
-        bad/hf-json out -> hf-json
         bad/hf-code out -> hf-code
+        bad/hf-pickle out -> hf-pickle has its weights as a pickle, which can contain code
+        bad/hf-half out -> model.safetensors is truncated
+        bad/hf-json out -> config.json
+        bad/hf-shards out -> hf-shards.* must name safetensors files next to it, got '../outside.safetensors'
+        hf out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
         """,
     ),
     *section(
-        "convert resize",
-        "options and checkpoints",
-        "",
-        """
-        mlm/model.pt x.pt -> max_positions
-        mlm/model.pt x.pt --max-positions 0 -> max_positions must be at least 1, got 0
-        mlm/model.pt x.pt --max-positions -4 -> max_positions must be at least 1, got -4
-        mlm/model.pt x.pt --max-positions 8 --projected-dim 9 -> max_positions \\(8\\), got 9
-        rob/model.pt x.pt --projected-dim 4 -> projected_dim
-        mlm/model.pt mlm/model.pt --max-positions 8 -> mlm/model.pt already exists
-        bad/half.pt x.pt --max-positions 8 -> half.pt is truncated
-        bad/empty.pt x.pt --max-positions 8 -> empty.pt is truncated
-        bad/text.pt x.pt --max-positions 8 -> text.pt
-        bad/list.pt x.pt --max-positions 8 -> list.pt has no 'model'
-        bad/no-cfg.pt x.pt --max-positions 8 -> neither 'cfg'
-        bad/code.pt x.pt --max-positions 8 -> code.pt contains code
-        bad/pickle.pt x.pt --max-positions 8 -> pickle.pt is truncated, or is not
-        bad/folder x.pt --max-positions 8 -> bad/folder is not a file
-        """,
-    ),
-    *section(
-        "convert to-huggingface",
-        "options and checkpoints",
+        "export",
+        "options, checkpoints and folders",
         "",
         """
         mlm/model.pt bad/full -> bad/full must be a new or empty folder
@@ -523,58 +492,21 @@ CONVERT = [
         mlm/model.pt out --dictionary bad/dict.txt -> dict.txt must be the tokenizer's dictionary
         mlm/model.pt out --dictionary bad/latin1.txt -> latin1.txt
         mlm/model.pt out --sentencepiece-model bad/noise.model -> noise.model
-        mlm/model.pt out --labels bad/dict.txt -> labels .*dict.txt
+        mlm/model.pt out --labels bad/dict.txt -> --labels has no effect
         mlm/model.pt out --no-tokenizer --dictionary mlm/dict.txt -> --dictionary
+        mlm/model.pt out --int8 -> --int8 and --max-positions need --onnx
         cls/model.pt out --labels bad/empty.txt -> empty.txt
         rob/model.pt out -> roberta|Linformer
+        hf out -> hf is not a file; expected a fairseq checkpoint
         bad/code.pt out -> code.pt contains code
         bad/half.pt out -> half.pt is truncated
         bad/run/checkpoints/model.pt out -> result.json is not JSON
-        """,
-    ),
-    *section(
-        "convert to-onnx",
-        "options, checkpoints and folders",
-        "",
-        """
-        nowhere out -> nowhere
-        text.txt out -> text.txt
-        bert out -> 'bert'
-        bad/code.pt out -> code.pt contains code
-        bad/half.pt out -> half.pt is truncated
-        bad/hf-pickle out -> hf-pickle has its weights as a pickle, which can contain code
-        bad/hf-half out -> hf-half
-        bad/hf-json out -> hf-json
-        bad/hf-shards out -> hf-shards.* must name safetensors files next to it, got '../outside.safetensors'
-        rob/model.pt out -> roberta|Linformer
-        hf bad/full -> bad/full must be a new or empty folder
-        hf text.txt -> text.txt must be a new or empty folder
-        hf out --opset 17 -> --opset must be between 18 and 23, got 17
-        hf out --opset new -> --opset.*'new'
-        hf out --max-positions 1 -> --max-positions must .*got 1
-        hf out --max-positions 99 -> --max-positions must .*\\(16\\), got 99
-        hf out --head topic -> 'topic'
-        hf out --dictionary mlm/dict.txt -> --dictionary needs a fairseq checkpoint, got the folder hf
-        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt must be the tokenizer's dictionary
-        mlm/model.pt out --sentencepiece-model bad/noise.model -> noise.model
-        """,
-    ),
-    *section(
-        "convert from-huggingface",
-        "folders",
-        "",
-        """
-        nowhere out -> nowhere
-        bad/folder out -> config.json
-        bert out -> model_type .*'bert'
-        hf bad/full -> bad/full must be a new or empty folder
-        hf out --dictionary nowhere.txt -> nowhere.txt, .*does not exist
-        hf out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
-        bad/hf-pickle out -> hf-pickle has its weights as a pickle, which can contain code
-        bad/hf-half out -> model.safetensors is truncated
-        bad/hf-json out -> config.json
-        bad/hf-code out -> model_type .*'unknown-type'
-        bad/hf-shards out -> \\.\\./outside.safetensors
+        nowhere out --onnx -> nowhere
+        bert out --onnx -> 'bert'
+        bad/hf-pickle out --onnx -> hf-pickle has its weights as a pickle, which can contain code
+        hf out --onnx --max-positions 99 -> --max-positions must .*\\(16\\), got 99
+        hf out --onnx --head topic -> 'topic'
+        hf out --onnx --dictionary mlm/dict.txt -> hf has its own tokenizer and labels
         """,
     ),
 ]

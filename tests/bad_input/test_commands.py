@@ -44,7 +44,7 @@ def marked(case: Case):
     marks = []
     if case.command in ("plan", "submit"):
         marks.append(pytest.mark.slow)
-    if case.command == "convert to-onnx" and not HAS_ONNX:
+    if "--onnx" in case.words and not HAS_ONNX:
         marks.append(pytest.mark.skip(reason="needs onnx"))
     return pytest.param(case, marks=marks, id=case.words)
 

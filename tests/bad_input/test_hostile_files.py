@@ -20,16 +20,7 @@ from fairseq_linformer.models.fairseq_fixes import evaluate_literal, load_weight
 from .cases import CASES
 from .world import EXECUTED, Code
 
-LOADING = (
-    "finetune",
-    "evaluate",
-    "convert from-roberta",
-    "convert resize",
-    "convert to-huggingface",
-    "convert to-onnx",
-    "linearize",
-    "analyze spectrum",
-)
+LOADING = ("finetune", "evaluate", "convert", "export", "linearize", "analyze spectrum")
 
 
 @pytest.fixture

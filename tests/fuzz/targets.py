@@ -17,10 +17,10 @@ import torch
 
 from fairseq_linformer.analysis.spectrum import read_state
 from fairseq_linformer.analysis.spectrum_result import read_spectrum
-from fairseq_linformer.checkpoints import huggingface
+from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
-from fairseq_linformer.checkpoints.provenance import collect_provenance
+from fairseq_linformer.checkpoints.provenance import read_origins
 from fairseq_linformer.checkpoints.transformers_loading import read_weight_files
 from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.data.documents import read_documents, split_paragraphs
@@ -123,7 +123,7 @@ def _tsv_task(path: Path) -> None:
 def _checkpoint(path: Path) -> None:
     is_intact(path)
     checkpoint = read_checkpoint(path)
-    collect_provenance(checkpoint)
+    read_origins(checkpoint)
     current = open_checkpoint(path)
     try:
         build_model(current)
@@ -132,7 +132,7 @@ def _checkpoint(path: Path) -> None:
 
 
 def _exported(path: Path) -> None:
-    huggingface.from_huggingface(path.parent, path.parent.parent / "out")
+    convert(path.parent, path.parent.parent / "out")
     shutil.rmtree(path.parent.parent / "out")
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
-from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
+from fairseq_linformer.checkpoints.convert import convert
+from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -73,7 +74,7 @@ def compare(folder, data, out):
         for tokens in (TOKENS, SINGLE):
             features = theirs.extract_features(tokens)
             torch.testing.assert_close(real(encoder(tokens).last_hidden_state, tokens), real(features, tokens), **CLOSE)
-    from_huggingface(out, out.with_name("back"))
+    convert(out, out.with_name("back"))
     back, before = (
         torch.load(path, weights_only=True)
         for path in (out.with_name("back") / "model.pt", folder / "checkpoint_last.pt")
@@ -130,7 +131,7 @@ def test_authors_checkpoint_is_exported_and_imported(mlm_data, tmp_path):
     )
     with torch.no_grad():
         torch.testing.assert_close(model(SINGLE).logits, logits, **CLOSE)
-    from_huggingface(tmp_path / "out", tmp_path / "back")
+    convert(tmp_path / "out", tmp_path / "back")
     hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt")
 
 

@@ -25,9 +25,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from ...checkpoints.files import read_checkpoint, write_checkpoint
-from ...checkpoints.from_transformers import MODEL, write_model
-from ...checkpoints.roberta import from_roberta
+from ...checkpoints.files import MODEL, read_checkpoint, write_checkpoint, write_model
+from ...checkpoints.to_linformer import from_roberta
 from ...linearization.explained_variance import explained_variance
 from ...linearization.linearize import RUN
 from ..display import Panel, Table

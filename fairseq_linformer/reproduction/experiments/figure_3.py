@@ -31,7 +31,7 @@ from functools import partial
 from pathlib import Path
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
-from ...checkpoints.roberta import from_roberta
+from ...checkpoints.to_linformer import from_roberta
 from ...evaluation.perplexity import compute_perplexity
 from ...modules.rate import default_lr_scale
 from ...training import local
