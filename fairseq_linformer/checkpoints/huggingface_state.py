@@ -58,9 +58,6 @@ def to_transformers(state: State, head: str | None, tied: bool) -> State:
     Args:
         head: classification head that becomes the classifier; others keep their names.
         tied: output embeddings are the input embeddings.
-
-    Raises:
-        ValueError: a tensor has no equivalent, or the embeddings are not tied.
     """
     if tied and OUTPUT_EMBEDDINGS in state and not torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS]):
         raise ValueError(f"{OUTPUT_EMBEDDINGS} must equal {EMBEDDINGS} without untie_weights_roberta")

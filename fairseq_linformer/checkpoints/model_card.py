@@ -69,12 +69,6 @@ tokenizer = Tokenizer.from_file("FOLDER/tokenizer.json")
 batch = tokenizer.encode_batch(TEXTS)
 input_ids = np.array([row.ids for row in batch])
 attention_mask = np.array([row.attention_mask for row in batch])""",
-    "slow": """\
-from transformers import AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("FOLDER", trust_remote_code=True)
-batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="np")
-input_ids, attention_mask = batch["input_ids"], batch["attention_mask"]""",
     None: """\
 input_ids = np.array([[0, 5, 6, 2], [0, 7, 2, 1]])  # <s> ... </s>, and <pad> after a shorter one
 attention_mask = (input_ids != 1).astype(np.int64)""",
@@ -88,18 +82,18 @@ def write_card(folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, 
         config: that of the model; ``fairseq`` has its provenance.
         onnx: ``max_positions`` and ``int8`` of the graph; None if the folder is for ``transformers``.
     """
-    (folder / "README.md").write_text(build_card(config, find_tokenizer_kind(folder), onnx), encoding="utf-8")
-
-
-def find_tokenizer_kind(folder: Path) -> str | None:
-    """``fast`` or ``slow``; None if a folder for ``transformers`` has no tokenizer."""
-    if (folder / TOKENIZER_JSON).is_file():
-        return "fast"
-    return "slow" if (folder / "tokenizer_config.json").is_file() else None
+    files = {"fast": TOKENIZER_JSON, "slow": "tokenizer_config.json"}
+    tokenizer = next((kind for kind, name in files.items() if (folder / name).is_file()), None)
+    (folder / "README.md").write_text(build_card(config, tokenizer, onnx), encoding="utf-8")
 
 
 def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: dict[str, Any] | None = None) -> str:
-    """The text of a model card; arguments as for ``write_card`` and ``find_tokenizer_kind``."""
+    """The text of a model card.
+
+    Args:
+        tokenizer: ``fast`` or ``slow``; None if the folder has none.
+        config, onnx: as for ``write_card``.
+    """
     details = config.fairseq or {}
     imported, distilled, finetuned = (details.get(name) or {} for name in ("imported", "distilled", "finetuned"))
     has_head = config.architectures == ["LinformerForSequenceClassification"]

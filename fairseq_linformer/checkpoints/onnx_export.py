@@ -4,27 +4,25 @@
 """
 
 import json
-import shutil
 import tempfile
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..data.tokenizer_files import DICTIONARY, SENTENCEPIECE_FILE, TOKENIZER_JSON
-from ..files import check_new_folder, new_folder, read_json
+from ..data.tokenizer_files import TOKENIZER_JSON
+from ..files import check_new_folder, new_folder
 from ..huggingface import LinformerForMaskedLM, LinformerForSequenceClassification
 from ..models.shapes import PADDING_IDX
 from .files import ONNX_GRAPH, is_fairseq_checkpoint
 from .huggingface import read_exported, to_huggingface
 from .huggingface_state import CLASSIFIER
-from .model_card import find_tokenizer_kind, write_card
+from .model_card import write_card
 from .onnx_graph import EXTERNAL_BYTES, Model, write_graph
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MIN_GRAPH_POSITIONS = 2
 """<s> and </s>."""
-_SLOW_TOKENIZER = (SENTENCEPIECE_FILE, DICTIONARY, "tokenization_linformer.py")
 
 
 def to_onnx(
@@ -97,17 +95,11 @@ def _write_model(model: Model, folder: Path, settings: dict[str, Any]) -> None:
 
 
 def _write_tokenizer(source: Path, target: Path, max_positions: int) -> None:
-    """Write the tokenizer of a folder for ``transformers``, if it has one, truncating to ``max_positions``."""
-    kind = find_tokenizer_kind(source)
-    if kind == "fast":
+    """Write the fast tokenizer of a folder for ``transformers``, if it has one, truncating to ``max_positions``."""
+    if (source / TOKENIZER_JSON).is_file():
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(source / TOKENIZER_JSON))
         tokenizer.enable_truncation(max_positions)
         tokenizer.enable_padding(pad_id=PADDING_IDX, pad_token="<pad>")
         tokenizer.save(str(target / TOKENIZER_JSON))
-    elif kind == "slow":
-        content = {**read_json(source / "tokenizer_config.json"), "model_max_length": max_positions}
-        (target / "tokenizer_config.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        for name in _SLOW_TOKENIZER:
-            shutil.copyfile(source / name, target / name)

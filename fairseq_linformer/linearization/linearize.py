@@ -64,9 +64,9 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         KeyboardInterrupt: training was stopped by a signal.
     """
     out = Path(out).absolute()
+    check_data_path(options.text, "--text")
     if not (Path(options.text) / DICTIONARY).is_file():
         raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
-    check_data_path(options.text, "--text")
     if (out / ORIGIN).is_file():
         check_origin(options, out)
     else:

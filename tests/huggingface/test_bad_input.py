@@ -12,7 +12,6 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 from fairseq_linformer.checkpoints import huggingface
 from fairseq_linformer.checkpoints.convert import convert
-from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.checkpoints.onnx_export import to_onnx
 from fairseq_linformer.data.tokenizer_files import choose_tokenizer
@@ -53,8 +52,6 @@ SPECTRAL = {f"classification_heads.x.{k}": torch.ones(2, 16) for k in ("dense.we
 @pytest.mark.parametrize(
     "spoil, named",
     [
-        (lambda c: c.pop("model"), "'model'"),
-        (lambda c: c.pop("cfg"), "cfg"),
         (lambda c: c["cfg"].update(model=Namespace(arch="bart_large")), "'bart_large'"),
         (lambda c: c["cfg"]["model"].update(quant_noise_pq=0.1), "quant_noise_pq .* got 0.1"),
         (lambda c: c["cfg"]["model"].update(projected_dim=4), "cfg.*linformer.*must have"),
@@ -74,29 +71,11 @@ def test_checkpoints(spoil, named, source, tmp_path):
     rejected(lambda: to_huggingface(source / "checkpoint_last.pt", tmp_path / "out"), named, tmp_path)
 
 
-@pytest.mark.parametrize("kept", [0, 5000, -1])
-def test_truncated(kept, source, tmp_path):
-    path = source / "checkpoint_last.pt"
-    path.write_bytes(path.read_bytes()[:kept])
-    rejected(lambda: to_huggingface(path, tmp_path / "out"), "checkpoint_last.pt.*truncated", tmp_path)
-    rejected(lambda: read_checkpoint(tmp_path), "is not a file", tmp_path)
-
-
 @pytest.mark.slow
 def test_tokenizer_files(source, tmp_path):
     path, out = source / "checkpoint_last.pt", tmp_path / "out"
-    words = tmp_path / "words.txt"
-    words.write_text("a 1\nb 1\n")
-    for options, named in (
-        (dict(dictionary=tmp_path / "no.txt"), "no.txt does not exist"),
-        (dict(dictionary=words), "words.txt must be the tokenizer's dictionary"),
-        (dict(tokenizer_files=choose_tokenizer(sentencepiece=tmp_path / "no.model")), "no.model does not exist"),
-        (dict(tokenizer=False, dictionary=words), "--dictionary"),
-        (dict(tokenizer=False, tokenizer_files=choose_tokenizer(tokenizer_json=words)), "--tokenizer-json"),
-        (dict(labels=words), "--labels has no effect"),
-        (dict(head="topic"), "head 'topic'"),
-    ):
-        rejected(lambda: to_huggingface(path, out, **options), named, tmp_path)
+    words = choose_tokenizer(tokenizer_json=tmp_path / "words.json")
+    rejected(lambda: to_huggingface(path, out, tokenizer=False, tokenizer_files=words), "--tokenizer-json", tmp_path)
     (source / "sentencepiece.bpe.model").unlink()
     rejected(lambda: to_huggingface(path, out), "sentencepiece.bpe.model.*--no-tokenizer", tmp_path)
     (source / "dict.txt").unlink()
@@ -138,18 +117,14 @@ def edit_weights(folder: Path, edit) -> None:
 @pytest.mark.parametrize(
     "spoil, named",
     [
-        (lambda f: (f / "config.json").write_text('{"model_type": '), "config.json.*JSON"),
         (lambda f: edit_config(f, fairseq=None), "'fairseq' in .* has no configuration"),
         (lambda f: edit_config(f, sharing="rowwise"), "sharing must .*'rowwise'"),
         (lambda f: edit_config(f, embed_dim="16"), "embed_dim must be an integer, got '16'"),
         (lambda f: edit_config(f, embed_dim=1 << 24), "exported.*embed_tokens.weight"),
         (lambda f: edit_config(f, padding_idx=0), "padding_idx of .*exported must be 1, .* got 0"),
         (lambda f: edit_config(f, layers=1 << 30), "layers must .*1,024.* got 1073741824"),
-        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "as a pickle"),
-        (lambda f: (f / "model.safetensors").write_bytes(bytes(100)), "model.safetensors.*truncated"),
         (lambda f: edit_weights(f, lambda w: w.pop("lm_head.bias")), "lm_head.bias is missing"),
         (lambda f: edit_weights(f, lambda w: w.update(pooler=torch.ones(1))), "pooler"),
-        (lambda f: (f / "dict.txt").write_text("a 1\n"), "dict.txt.* 28 .* got 6"),
     ],
 )
 def test_folders(spoil, named, exported, tmp_path):

@@ -59,7 +59,6 @@ VARIANTS = {
     "random": "--projection random --sharing key-value",
     "normal": "--projection-init normal",
     "local window, graded": "--local-window 3 --projected-dim 6 --projection-init graded",
-    "sizes ignored": "--window-sizes ignored",
     "frozen": "--freeze-projections",
     "full rate": "--projection-lr-scale 1.0 --projected-dim 16",
 }
@@ -236,21 +235,10 @@ def test_missing_weights_are_initialized(train_checkpoint, tmp_path):
     [
         (lambda m: m(torch.full((1, 17), 5)), "at most 16 positions.* got 17"),
         (lambda m: m(), "input_ids and inputs_embeds"),
-        (lambda m: m(torch.tensor([5, 6])), r"input_ids must have the shape \(B, n\), got \(2,\)"),
-        (
-            lambda m: m(inputs_embeds=torch.zeros(3, 16)),
-            r"inputs_embeds must have the shape \(B, n, d\), got \(3, 16\)",
-        ),
         (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask .* got \(1, 1, 4, 4\)"),
         (lambda m: m(SINGLE, output_attentions=True), "output_attentions .* got True"),
-        (lambda m: m.resize_token_embeddings(50), "new_num_tokens .* got 50"),
-        (lambda m: m.gradient_checkpointing_enable({"use_reentrant": True}), "gradient_checkpointing_kwargs.*True"),
-        (lambda m: m.gradient_checkpointing_enable(every_n_layers=2), "every_n_layers .* got 2"),
         (lambda m: small(sharing="rowwise"), "sharing .* got 'rowwise'"),
         (lambda m: small(pooler_dropout=1.5), "pooler_dropout .* got 1.5"),
-        (lambda m: small(pooler_activation_fn="swish"), "pooler_activation_fn .* got 'swish'"),
-        (lambda m: small(classifier_inner_dim=0), "classifier_inner_dim .* got 0"),
-        (lambda m: small(classifier_inner_dim="8"), "classifier_inner_dim .* got '8'"),
         (lambda m: small(freeze_projections="false"), "freeze_projections must be true or false, got 'false'"),
     ],
 )

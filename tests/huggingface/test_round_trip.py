@@ -9,7 +9,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.huggingface import to_huggingface
@@ -62,9 +62,7 @@ def test_half_precision(train_checkpoint, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [(), ("--projection", "mean-pool"), ("--sharing", "none", "--projected-dim", "5/8")]
-)
+@pytest.mark.parametrize("options", [("--projection", "mean-pool"), ("--sharing", "none", "--projected-dim", "5/8")])
 def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
     """Checkpoints and exported folders of version 0.2 lack ``window_options``, which are then all off."""
     checkpoint = fairseq_commands.load(train_checkpoint(*options))
@@ -83,7 +81,7 @@ def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharing", ["none", "headwise", "layerwise"])
+@pytest.mark.parametrize("sharing", ["none", "layerwise"])
 def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
     """Before version 0.3, E = start + scale * (weight - start) was stored."""
     checkpoint = fairseq_commands.load(train_checkpoint("--sharing", sharing, "--projection-lr-scale", "0.25"))
@@ -109,9 +107,8 @@ def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
     matrices = {key: value for key, value in old.items() if re.search(r"\.[EF]\.weight", key)}
     weights |= {key.replace("encoder.sentence_encoder", "linformer.encoder"): matrices[key] for key in matrices}
     save_file(weights, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
-    for model_class in (AutoModel, AutoModelForMaskedLM):
-        model = model_class.from_pretrained(tmp_path / "hf").base_model.eval()
-        torch.testing.assert_close(model(tokens).last_hidden_state, expected, rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="hf was exported before version 0.3; run `fairseq-linformer convert`"):
+        AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
     convert(tmp_path / "hf", tmp_path / "back")
     again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
     torch.testing.assert_close(again, expected, rtol=0, atol=1e-6)
@@ -330,18 +327,8 @@ def test_learning_rate_of_E_can_be_changed(before, changed, parameters, train_ch
     assert config.freeze_projections == changed.get("freeze_projections", False)  # the arguments are not modified
 
 
-def test_rebuilt_model_stays_in_eval_mode(masked_lm_folder, tmp_path):
-    """Other options of E and F rebuild the model, also after loading the format of before version 0.3."""
-    old = shutil.copytree(masked_lm_folder, tmp_path / "old")
-    weights = load_file(old / "model.safetensors")
-    deltas = {key: weights.pop(key) for key in list(weights) if key.endswith(".delta")}
-    weights |= {key.replace("delta", "weight"): weights[key.replace("delta", "start")] + deltas[key] for key in deltas}
-    assert deltas
-    save_file(weights, old / "model.safetensors", metadata={"format": "pt"})
-    tokens, logits = torch.tensor([[0, 5, 6, 7, 2]]), []
-    for folder in (masked_lm_folder, old):
-        model = AutoModelForMaskedLM.from_pretrained(folder, freeze_projections=True)
-        E = model.base_model.encoder.layers[0].self_attn.E
-        assert not E.weight.requires_grad and not any(module.training for module in model.modules())
-        logits.append(model(tokens).logits)
-    torch.testing.assert_close(*logits, rtol=0, atol=1e-5)
+def test_rebuilt_model_stays_in_eval_mode(masked_lm_folder):
+    """Other options of E and F rebuild the model."""
+    model = AutoModelForMaskedLM.from_pretrained(masked_lm_folder, freeze_projections=True)
+    E = model.base_model.encoder.layers[0].self_attn.E
+    assert not E.weight.requires_grad and not any(module.training for module in model.modules())

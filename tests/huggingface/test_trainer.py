@@ -18,12 +18,7 @@ pytest.importorskip("accelerate")
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.evaluation.classifier import FairseqClassifier
-from fairseq_linformer.huggingface import (
-    LinformerForMaskedLM,
-    LinformerForSequenceClassification,
-    LinformerModel,
-    LinformerPreTrainedConfig,
-)
+from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerModel
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import TEXT
@@ -117,18 +112,7 @@ def test_classification(classifier, classifier_folder, tmp_path):
 
 
 def test_checkpointing_does_not_change_gradients():
-    config = LinformerPreTrainedConfig(
-        vocab_size=45,
-        max_positions=16,
-        projected_dim=4,
-        layers=2,
-        embed_dim=16,
-        ffn_embed_dim=32,
-        attention_heads=2,
-        dropout=0.0,
-        attention_dropout=0.0,
-    )
-    model = LinformerForMaskedLM(config).train()
+    model = LinformerForMaskedLM(small(dropout=0.0, attention_dropout=0.0)).train()
     tokens = torch.tensor([[0, 5, 6, 7, 2]])
     gradients = []
     for checkpointing in (False, True):
