@@ -32,14 +32,7 @@ from .files import (
     read_companions,
     resolve_model,
 )
-from .huggingface_state import (
-    CLASSIFIER,
-    ENCODER_PREFIX,
-    find_mismatch,
-    to_fairseq,
-    to_transformers,
-    upgrade_projections,
-)
+from .huggingface_state import CLASSIFIER, ENCODER_PREFIX, to_fairseq, to_transformers, upgrade_projections
 from .model_card import write_card
 from .provenance import ORIGINS, collect_provenance
 from .to_linformer import from_authors, is_linformer
@@ -197,7 +190,7 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
 
 
 def _compare_with_model(weights: dict[str, torch.Tensor], config: LinformerPreTrainedConfig) -> str | None:
-    """The first difference between the weights and those of a model with this configuration; None if they match."""
+    """The first shape that differs from that of a model with this configuration; None if the weights match."""
     has_head = any(key.startswith(CLASSIFIER) for key in weights)
     model_class = LinformerForSequenceClassification if has_head else LinformerForMaskedLM
     with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
@@ -205,7 +198,11 @@ def _compare_with_model(weights: dict[str, torch.Tensor], config: LinformerPreTr
     if config.tie_word_embeddings:
         del expected["lm_head.weight"]
     actual = {key: value for key, value in weights.items() if not key.startswith(CLASSIFICATION_HEADS)}
-    return find_mismatch(expected, actual)
+    for key in sorted({*expected, *actual}):
+        wanted, found = (tuple(state[key].shape) if key in state else "none" for state in (expected, actual))
+        if wanted != found:
+            return f"{key} must have shape {wanted}, got {found}"
+    return None
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -88,14 +88,3 @@ def to_fairseq(state: State, head: str, tied: bool, config: LinformerConfig) -> 
     if tied:
         new[OUTPUT_EMBEDDINGS] = new[EMBEDDINGS]
     return new
-
-
-def find_mismatch(expected: State, actual: State) -> str | None:
-    """The first difference in names or shapes; None if there is none."""
-    for key, value in expected.items():
-        if key not in actual:
-            return f"{key} is missing"
-        if actual[key].shape != value.shape:
-            return f"{key} must have shape {tuple(value.shape)}, got {tuple(actual[key].shape)}"
-    unexpected = next((key for key in actual if key not in expected), None)
-    return None if unexpected is None else f"{unexpected} is unexpected"
