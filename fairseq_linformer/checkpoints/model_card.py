@@ -114,7 +114,7 @@ def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: d
         ("tokenizer", tokenizer),
         ("weights of the graph", onnx and ("int8, fp32 in norms and classification head" if onnx["int8"] else "fp32")),
         ("classification head", has_head and f"{config.classification_head_name}: {', '.join(labels)}"),
-        ("masked LM head", imported.get("lm_head")),
+        ("masked LM head", not has_head and imported.get("lm_head")),
         ("explained variance of the Transformer's last layer", variance and f"{variance[-1]:.3f}"),
         *(
             (f"{finetuned['task']} {split}, {name}", _format_score(score, num_rows))

@@ -6,7 +6,6 @@ fairseq's RoBERTa has no segments: the embedding of the first one is added to th
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -181,12 +180,11 @@ def _read_license(name: str) -> str | None:
     """The license in the model card of a folder or a model on the hub; None without one."""
     from huggingface_hub import ModelCard
 
-    path = Path(name) / "README.md"
-    if os.path.isdir(name) and not path.is_file():
+    if not (path := find_hub_file(name, "README.md")):
         return None
     try:
-        license = ModelCard.load(path if path.is_file() else name, ignore_metadata_errors=True).data.license
-    except Exception:  # there is no card, it is damaged, or the network fails
+        license = ModelCard.load(path, ignore_metadata_errors=True).data.license
+    except Exception:  # it is damaged, which raises many types
         return None
     return license if isinstance(license, str) else None
 

@@ -242,7 +242,6 @@ def test_card_of_a_distilled_and_finetuned_model():
     for text in (
         "| sst-2 valid, accuracy | 0.8920 (0.8700 to 0.9110), 872 rows |",
         "| explained variance of the Transformer's last layer | 0.930 |",
-        "| masked LM head | new, untrained |",
         "| weights of the graph | int8",
         "[a/base](https://huggingface.co/a/base) (SHA-256 000",
         "@article{wang2020linformer,",
