@@ -14,7 +14,7 @@ from fairseq_linformer.checkpoints.to_linformer import from_roberta, resize
 from fairseq_linformer.config import PROJECTIONS, SHARING
 from fairseq_linformer.models.shapes import infer_config, max_positions
 
-from ..fairseq_commands import PLUGIN, TINY, command, finetune, load, train
+from ..fairseq_commands import TINY, finetune, load, train
 
 ROBERTA = ["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"]
 KINDS = {"post-norm": [], "pre-norm, untied": ["--encoder-normalize-before", "--untie-weights-roberta"]}
@@ -143,21 +143,6 @@ def test_old_checkpoints_such_as_roberta_base(roberta, tmp_path):
     assert converted["model"].keys() == expected["model"].keys()
     assert all(torch.equal(value, expected["model"][key]) for key, value in converted["model"].items())
     assert converted["cfg"]["model"] == expected["cfg"]["model"]
-
-
-@pytest.mark.slow
-def test_conversion_beats_training_from_scratch_at_equal_updates(mlm_data, tmp_path):
-    """60 updates of a Linformer, from a RoBERTa that was trained on the text and from scratch."""
-    sizes = ["--dropout", "0", "--attention-dropout", "0", "--lr", "0.005", "--encoder-normalize-before"]
-    train(mlm_data, tmp_path / "roberta", *sizes, model=ROBERTA, updates=300)
-    start = from_roberta(read_checkpoint(tmp_path / "roberta" / "checkpoint_last.pt"), projected_dim=8)
-    torch.save(start, tmp_path / "warm.pt")
-    warm = train(mlm_data, tmp_path / "warm", *sizes, "--finetune-from-model", tmp_path / "warm.pt", updates=60)
-    cold = train(mlm_data, tmp_path / "cold", *sizes, updates=60)
-    assert sum(warm[-20:]) / 20 < sum(cold[-20:]) / 20 - 0.5
-    words = ["--task", "masked_lm", "--batch-size", "8", "--cpu", "--num-workers", "0"]
-    path = tmp_path / "warm" / "checkpoint_last.pt"
-    command("validate", mlm_data, "--user-dir", PLUGIN, "--path", path, *words)
 
 
 SHAPES = [  # sharing, projection, k before, n and k after

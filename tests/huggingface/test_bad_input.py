@@ -120,7 +120,7 @@ def edit_weights(folder: Path, edit) -> None:
         (lambda f: edit_config(f, fairseq=None), "'fairseq' in .* has no configuration"),
         (lambda f: edit_config(f, sharing="rowwise"), "sharing must .*'rowwise'"),
         (lambda f: edit_config(f, embed_dim="16"), "embed_dim must be an integer, got '16'"),
-        (lambda f: edit_config(f, embed_dim=1 << 24), "exported.*embed_tokens.weight"),
+        (lambda f: edit_config(f, embed_dim=1 << 24), "exported.*embed_positions.weight must have shape"),
         (lambda f: edit_config(f, padding_idx=0), "padding_idx of .*exported must be 1, .* got 0"),
         (lambda f: edit_config(f, layers=1 << 30), "layers must .*1,024.* got 1073741824"),
         (lambda f: edit_weights(f, lambda w: w.pop("lm_head.bias")), "lm_head.bias must .* got none"),

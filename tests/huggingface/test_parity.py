@@ -190,24 +190,13 @@ def test_losses_and_tuples():
 
 
 def test_transformers_names():
+    names = "max_position_embeddings num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
     config = LinformerPreTrainedConfig(
-        vocab_size=9,
-        max_position_embeddings=8,
-        projected_dim=2,
-        num_hidden_layers=1,
-        hidden_size=4,
-        num_attention_heads=2,
-        intermediate_size=8,
-        hidden_dropout_prob=0.25,
+        vocab_size=9, projected_dim=2, hidden_dropout_prob=0.25, **dict(zip(names, (8, 1, 4, 2, 6)))
     )
     shape = config.to_linformer_config()
-    assert (shape.max_positions, shape.layers, shape.embed_dim, shape.ffn_embed_dim, shape.dropout) == (
-        8,
-        1,
-        4,
-        8,
-        0.25,
-    )
+    sizes = (shape.max_positions, shape.layers, shape.embed_dim, shape.attention_heads, shape.ffn_embed_dim)
+    assert sizes == (8, 1, 4, 2, 6) and shape.dropout == 0.25
     assert (config.hidden_size, config.num_hidden_layers, config.pad_token_id) == (4, 1, 1)
 
 
