@@ -54,7 +54,7 @@ finetuning=(--data "$out/$task" --source "$source" --runs "$out/runs" --lr "${LR
 
 # Each command below writes its output completely or not at all.
 [ -e "$out/transformer" ] ||
-    fairseq-linformer convert from-transformers "$encoder" "$out/transformer" --arch roberta
+    fairseq-linformer convert "$encoder" "$out/transformer" --arch roberta
 largest=$(python -c 'import sys; from fairseq_linformer.checkpoints import files
 print(files.get_cfg_section(files.read_checkpoint(sys.argv[1]), "model")["max_positions"])' "$out/transformer/model.pt")
 if [ "$positions" -gt "$largest" ]; then
@@ -62,7 +62,6 @@ if [ "$positions" -gt "$largest" ]; then
     exit 1
 fi
 tokenizer=(--tokenizer-json "$out/transformer/tokenizer.json")
-[ -e "$out/transformer/tokenizer.json" ] || tokenizer=(--gpt2-bpe "$out/transformer")
 [ -e "$out/$task" ] ||
     fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
 # Rejects wrong options of finetuning now, not after hours of distillation; the Linformer does not exist yet.
@@ -75,7 +74,7 @@ fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text 
 [ -e "$out/linformer/report.json" ] || exit 0   # the time budget is spent
 fairseq-linformer finetune "$task" "$out/linformer/model.pt" "${finetuning[@]}" --name "$task"
 scored=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["checkpoint"])' "$out/runs/$task/result.json")
-[ -e "$out/export-$task" ] || fairseq-linformer convert to-huggingface "$out/runs/$task/$scored" "$out/export-$task"
+[ -e "$out/export-$task" ] || fairseq-linformer export "$out/runs/$task/$scored" "$out/export-$task"
 echo "$out/export-$task: the model, with its card in README.md; open it with"
 echo "    from transformers import pipeline"
 echo "    classify = pipeline(\"text-classification\", \"$out/export-$task\", trust_remote_code=True)"

@@ -59,15 +59,16 @@ def test_results(disk):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_export(seed, masked_lm, disk):
     fill_at_random(disk, seed, 36)
-    words = ["convert", "to-huggingface", masked_lm / "checkpoint_last.pt", disk / "out"]
+    words = ["export", masked_lm / "checkpoint_last.pt", disk / "out"]
     assert f"'{disk}/out'" in rejected(words) and contents(disk) == {}
 
 
 @pytest.mark.nightly
-def test_onnx(masked_lm_folder, disk):
+def test_onnx(masked_lm, disk):
     pytest.importorskip("onnxscript")
     fill_all_but(disk, 32)
-    assert f"'{disk}/out'" in rejected(["convert", "to-onnx", masked_lm_folder, disk / "out"]) and contents(disk) == {}
+    words = ["export", masked_lm / "checkpoint_last.pt", disk / "out", "--onnx"]
+    assert f"'{disk}/out'" in rejected(words) and contents(disk) == {}
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..checkpoints.models import build_model, open_checkpoint
-from ..checkpoints.roberta import from_roberta
+from ..checkpoints.to_linformer import from_roberta
 from ..checkpoints.transformers_loading import (
     check_loaded_weights,
     load_from_transformers,

@@ -1,4 +1,4 @@
-"""Checkpoint files: loaded weights-only, written atomically."""
+"""Checkpoint files: loaded weights-only, written atomically, with dictionary and tokenizer next to them."""
 
 import os
 from argparse import Namespace
@@ -10,31 +10,33 @@ import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
+from ..data.tokenizer_files import DICTIONARY, find_tokenizer_files
 from ..files import open_atomic, read_json
 from ..models.fairseq_fixes import check_settings, load_weights_only
 from ..models.options import resolve_options, to_linformer_config
-from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
+from ..models.shapes import EMBEDDINGS, PADDING_IDX
 from .transformers_loading import WEIGHTS
 
+MODEL = "model.pt"
+"""File name of a checkpoint in a folder that ``convert`` wrote."""
 ONNX_GRAPH = "model.onnx"
-"""File name of the graph in a folder that ``convert to-onnx`` wrote."""
+"""File name of the graph in a folder that ``export --onnx`` wrote."""
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
 """File names of fairseq."""
 RESULT = "result.json"
 """In the run folder of ``finetune``; it names the checkpoint that it scored."""
 
+Files = dict[str, bytes]
+"""Contents of the dictionary, the tokenizer and the dictionary of labels, by path in the folder of a checkpoint."""
+
 
 def read_checkpoint(path) -> dict[str, Any]:
     """Read a fairseq checkpoint of ``linformer_roberta``, ``roberta`` or the authors' plugin.
 
-    Code in it is not run. Checkpoints from before fairseq 0.12 have ``args``, from which
-    ``cfg`` is built.
+    Code in it is not run. Checkpoints from before fairseq 0.12 have ``args``, from which ``cfg`` is built.
 
     Returns:
         What fairseq saved: ``model``, ``cfg``, ``extra_state``, ...
-
-    Raises:
-        ValueError: it is not a file, is truncated, contains code, or is not a checkpoint of such an encoder.
     """
     if not os.path.isfile(path):
         raise ValueError(f"{path} is not a file; expected a fairseq checkpoint")
@@ -42,11 +44,6 @@ def read_checkpoint(path) -> dict[str, Any]:
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise ValueError(f"{path} has no 'model'; expected a fairseq checkpoint")
     check_settings(path, checkpoint)
-    provenance = checkpoint.get("provenance") or {}
-    if not isinstance(provenance, dict) or not isinstance(provenance.get("imported") or {}, dict):
-        raise ValueError(f"the provenance of {path} must be a dictionary, or there must be none")
-    if "provenance" in checkpoint:
-        checkpoint["provenance"] = provenance
     if isinstance(checkpoint.get("args"), Namespace):
         checkpoint = _with_cfg(checkpoint)
     cfg = checkpoint.get("cfg")
@@ -58,12 +55,6 @@ def read_checkpoint(path) -> dict[str, Any]:
                 f"{path} must be a checkpoint of linformer_roberta or roberta, got architecture "
                 f"{get_architecture(checkpoint)!r} without sentence_encoder.{name}.weight"
             )
-    option = get_cfg_section(checkpoint, "model").get("encoder_attention_heads")
-    buffer = checkpoint["model"].get(ATTENTION_HEADS)
-    if option is not None and buffer is not None and option != int(buffer):
-        raise ValueError(
-            f"encoder_attention_heads of {path} must agree, got {option} in cfg and {int(buffer)} in the weights"
-        )
     return checkpoint
 
 
@@ -73,9 +64,6 @@ def training_seconds(path, start=None) -> float:
     Args:
         start: checkpoint that training started from, whose seconds fairseq includes and this excludes; None if there
             is none.
-
-    Raises:
-        ValueError: as ``read_checkpoint``.
     """
     until, before = (
         read_checkpoint(each).get("extra_state", {}).get("previous_training_time", 0.0) if each else 0.0
@@ -84,7 +72,7 @@ def training_seconds(path, start=None) -> float:
     return float(until) - float(before)
 
 
-def is_fairseq_checkpoint(checkpoint: str) -> bool:
+def is_fairseq_checkpoint(checkpoint) -> bool:
     """Whether a command's CHECKPOINT is a fairseq file; otherwise it is a folder or hub name for ``transformers``."""
     return Path(checkpoint).is_file() or Path(checkpoint).suffix == ".pt"
 
@@ -99,8 +87,15 @@ def find_checkpoint(checkpoint: str) -> str:
     return next((str(path) for path in found if path.is_file()), checkpoint)
 
 
-def is_onnx_folder(checkpoint: str) -> bool:
-    """Whether a command's CHECKPOINT is a folder that ``convert to-onnx`` wrote; those of the hub have weights too."""
+def is_exported(checkpoint) -> bool:
+    """Whether a command's CHECKPOINT is a folder that ``export`` wrote, which may have been trained since."""
+    path = Path(checkpoint) / "config.json"
+    config = read_json(path) if path.is_file() else None
+    return isinstance(config, dict) and config.get("model_type") == "linformer"
+
+
+def is_onnx_folder(checkpoint) -> bool:
+    """Whether a command's CHECKPOINT is a folder that ``export --onnx`` wrote; those of the hub have weights too."""
     folder = Path(checkpoint)
     return (folder / ONNX_GRAPH).is_file() and not (folder / WEIGHTS).is_file()
 
@@ -134,30 +129,20 @@ def resolve_model(options: Mapping[str, Any], state: dict[str, Tensor]) -> tuple
     Args:
         options: options that are set, among them ``_name`` or ``arch``, and ``max_positions``.
         state: state dict of the model; its embeddings give the size of the dictionary.
-
-    Raises:
-        ValueError: an option or combination is not allowed.
     """
     args = resolve_options(Namespace(**options))
     return args, to_linformer_config(args, state[EMBEDDINGS].size(0), PADDING_IDX)
 
 
-def build_checkpoint(
-    cfg: Mapping[str, Any],
-    state: dict[str, Tensor],
-    num_updates: int = 0,
-    epoch: int = 1,
-    provenance: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+def build_checkpoint(cfg: Mapping[str, Any], state: dict[str, Tensor], provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Build a checkpoint as fairseq saves it, without optimizer state.
 
     Args:
         cfg: sections of fairseq's configuration, at least ``model`` and ``task``.
         state: state dict of the model.
-        num_updates, epoch: progress of the training.
         provenance: where the weights are from; ``collect_provenance`` reads it.
     """
-    history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": num_updates}
+    history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
     return {
         "args": None,
         # fairseq's hub interface sets values in the first three sections, which must exist.
@@ -166,8 +151,8 @@ def build_checkpoint(
         "criterion": None,
         "optimizer_history": [history],
         "task_state": {},
-        "extra_state": {"train_iterator": {"epoch": epoch}},
-        "provenance": dict(provenance or {}),
+        "extra_state": {"train_iterator": {"epoch": 1}},
+        "provenance": dict(provenance),
     }
 
 
@@ -192,12 +177,37 @@ def replace_model(checkpoint: dict[str, Any], model: dict[str, Tensor], options:
     return new
 
 
-def write_checkpoint(checkpoint: dict[str, Any], path) -> None:
-    """Write a checkpoint to a new file.
+def write_model(folder: Path, checkpoint: dict[str, Any], files: Files) -> None:
+    """Write ``model.pt`` and the files that belong next to it to a folder."""
+    replace_checkpoint(checkpoint, folder / MODEL)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
 
-    Raises:
-        ValueError: as ``check_new_file``.
+
+def read_companions(folder: Path, dictionary=None) -> Files:
+    """Read the files that belong next to a checkpoint.
+
+    Args:
+        folder: that of the checkpoint.
+        dictionary: ``dict.txt`` with the tokenizer next to it; None for those in ``folder``.
+
+    Returns:
+        Dictionary, tokenizer and dictionary of labels; empty without a dictionary.
     """
+    if dictionary and not Path(dictionary).is_file():
+        raise ValueError(f"--dictionary {dictionary} does not exist")
+    dictionary = Path(dictionary or folder / DICTIONARY)
+    if not dictionary.is_file():
+        return {}
+    tokenizer = find_tokenizer_files(dictionary.parent)
+    paths = {path.name: path for path in (tokenizer.paths if tokenizer else ())}
+    paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", f"label/{DICTIONARY}")}
+    return {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
+
+
+def write_checkpoint(checkpoint: dict[str, Any], path) -> None:
+    """Write a checkpoint to a new file."""
     check_new_file(path)
     replace_checkpoint(checkpoint, path)
 

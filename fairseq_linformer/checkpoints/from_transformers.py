@@ -1,101 +1,82 @@
-"""Conversion of an encoder of ``transformers`` to a folder for fairseq, as RoBERTa or as a Linformer."""
+"""Encoders of ``transformers`` with their vocabulary as checkpoints of fairseq's RoBERTa."""
 
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 import fairseq
 import torch
+from torch import Tensor
 
 from .. import __version__
-from ..data.tokenizer_files import DICTIONARY
-from ..files import check_can_be_written, check_new_folder, new_folder, write_lines
-from ..models.distillation import NEW_LM_HEAD
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
+from ..data.tokenizer_json import FIRST_ID, SYMBOLS, order_tokens, read_settings, rewrite
 from ..models.roberta_eps import EPS_ARCHITECTURE
-from ..models.shapes import EMBEDDINGS, NORM_EPSILON, OUTPUT_EMBEDDINGS, max_positions, record_epsilon, upgrade_names
-from .files import build_checkpoint
-from .resize import resize
-from .roberta import from_roberta
-from .transformers_encoder import FAIRSEQ_EPSILON, Encoder, read_encoder
-from .transformers_vocabulary import Vocabulary, read_vocabulary
+from ..models.shapes import EMBEDDINGS, NORM_EPSILON, OUTPUT_EMBEDDINGS, record_epsilon
+from .files import Files, build_checkpoint
+from .transformers_encoder import FAIRSEQ_EPSILON, read_encoder
+from .transformers_loading import load_from_transformers
 
-MODEL = "model.pt"
-ARCHITECTURES = ("linformer_roberta", "roberta")
 _VOCABULARY_ENTRIES = (EMBEDDINGS, OUTPUT_EMBEDDINGS, "encoder.lm_head.bias")
 
 
-def from_transformers(name: str, out, *, arch: str = ARCHITECTURES[0], **options: Any) -> dict[str, Any]:
-    """Convert BERT, DistilBERT, RoBERTa, XLM-R or CamemBERT to a fairseq checkpoint.
+def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
+    """Read BERT, DistilBERT, RoBERTa, XLM-R or CamemBERT as a checkpoint of fairseq, with ``dict.txt`` and tokenizer.
 
-    Writes ``model.pt``, ``dict.txt`` and the tokenizer to ``out``. Features of ``arch="roberta"`` are those of
-    ``transformers``; if the layer norms have an epsilon other than fairseq's 1e-5, the architecture is ``roberta_eps``.
+    Features are those of ``transformers``. If the layer norms have an epsilon other than fairseq's 1e-5, the
+    architecture is ``roberta_eps`` instead of ``roberta``.
 
     Args:
-        name: folder with ``config.json`` and safetensors, or name of a model on the hub.
-        out: folder to write, new or empty.
-        arch: ``roberta`` or ``linformer_roberta``.
-        options: ``max_positions``; for a Linformer, also the options of ``from_roberta``, with k = n / 4 by default.
-
-    Returns:
-        The checkpoint that was written.
-
-    Raises:
-        ValueError: the model or an option is not supported. Nothing is written.
-        OSError: ``out`` cannot be written.
+        name: folder with ``config.json``, safetensors and a fast tokenizer, or name of a model on the hub.
     """
-    check_can_be_written(out)
-    check_new_folder(out)
-    options = {key: value for key, value in options.items() if value is not None}
-    if arch not in ARCHITECTURES:
-        raise ValueError(f"unknown architecture {arch!r}; choose from {', '.join(ARCHITECTURES)}")
-    if arch == "roberta" and (unused := [key for key in options if key != "max_positions"]):
-        raise ValueError(f"{unused[0]} must be unset with --arch roberta, got {options[unused[0]]}")
-    checkpoint, vocabulary = read_transformers(name)
-    if arch == "linformer_roberta":
-        checkpoint = to_linformer(checkpoint, **options)
-    elif options:
-        checkpoint = resize(checkpoint, options["max_positions"])
-    with new_folder(out) as folder:
-        write_model(folder, checkpoint, vocabulary)
-    return checkpoint
-
-
-def read_transformers(name: str) -> tuple[dict[str, Any], Vocabulary]:
-    """Read an encoder as a checkpoint of ``roberta`` or ``roberta_eps``, and its vocabulary; ValueError as
-    ``read_encoder`` and ``read_vocabulary``."""
-    encoder = read_encoder(name)
-    vocabulary = read_vocabulary(name, encoder.state[EMBEDDINGS].size(0))
-    return _to_roberta(encoder, vocabulary), vocabulary
-
-
-def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """``from_roberta`` with k = n / 4 by default."""
-    options = {name: value for name, value in options.items() if value is not None}
-    n = options.get("max_positions") or max_positions(upgrade_names(checkpoint["model"]))
-    return from_roberta(checkpoint, **{"projected_dim": max(1, n // 4), **options})
-
-
-def write_model(folder: Path, checkpoint: dict[str, Any], vocabulary: Vocabulary) -> None:
-    """Write ``model.pt``, ``dict.txt`` and the tokenizer to a folder."""
-    torch.save(checkpoint, folder / MODEL)
-    write_lines(folder / DICTIONARY, [f"{entry} 1" for entry in vocabulary.entries])
-    for file, content in vocabulary.files.items():
-        (folder / file).write_bytes(content)
-
-
-def _to_roberta(encoder: Encoder, vocabulary: Vocabulary) -> dict[str, Any]:
-    """A checkpoint of ``roberta`` or ``roberta_eps``, as after masked language modeling."""
-    state, options = dict(encoder.state), dict(encoder.options)
+    state, options, source = read_encoder(name)
+    order, files = read_vocabulary(name, state[EMBEDDINGS].size(0))
     for key in _VOCABULARY_ENTRIES:
-        state[key] = state[key][vocabulary.order]
+        state[key] = state[key][order]
     if not options["untie_weights_roberta"]:
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
-    is_stock = options["layer_norm_eps"] == FAIRSEQ_EPSILON
-    if is_stock:
-        del options["layer_norm_eps"]
+    return _build_roberta(state, options, source), files
+
+
+def read_vocabulary(name: str, vocab_size: int) -> tuple[Tensor, Files]:
+    """Read the vocabulary of a fast tokenizer, for a model with ``vocab_size`` embeddings.
+
+    Returns:
+        (V,) token IDs of ``transformers`` in the order of fairseq's dictionary: <s>, <pad>, </s>, <unk>, the others,
+        <mask>; and ``dict.txt`` and ``tokenizer.json`` in this order.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer, label = load_from_transformers(AutoTokenizer, name), f"the tokenizer of {name}"
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ValueError(f"{label} must be a fast one, with a tokenizer.json, got {type(tokenizer).__name__}")
+    settings, ids = read_settings(backend.to_str().encode(), label)
+    if len(ids) != vocab_size:
+        raise ValueError(
+            f"{label} must have one token per embedding of the model ({vocab_size:,}), got {len(ids):,} tokens"
+        )
+    special = [getattr(tokenizer, f"{kind}_token") for kind in ("cls", "pad", "sep", "unk", "mask")]
+    if None in special or len(set(special)) < len(special):
+        raise ValueError(f"{label} must have five different tokens for cls, pad, sep, unk and mask")
+    encoded = tokenizer("a")["input_ids"]
+    if (encoded[0], encoded[-1]) != (tokenizer.cls_token_id, tokenizer.sep_token_id):
+        raise ValueError(f"{label} must add {special[0]} before and {special[2]} after a text, as fairseq does")
+    tokens = order_tokens(ids, label, special)
+    entries = tokens[FIRST_ID:-1]
+    return torch.tensor([ids[token] for token in tokens]), {
+        DICTIONARY: "".join(f"{entry} 1\n" for entry in entries).encode(),
+        TOKENIZER_JSON: rewrite(settings, tokens, [*SYMBOLS[:FIRST_ID], *entries, SYMBOLS[-1]]),
+    }
+
+
+def _build_roberta(state: dict[str, Tensor], options: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint of ``roberta`` or ``roberta_eps``, as after masked language modeling."""
+    arch = EPS_ARCHITECTURE
+    if options["layer_norm_eps"] == FAIRSEQ_EPSILON:
+        arch = "roberta"
+        options = {name: value for name, value in options.items() if name != "layer_norm_eps"}
     else:
         state[NORM_EPSILON] = record_epsilon(options["layer_norm_eps"])
-    arch = "roberta" if is_stock else EPS_ARCHITECTURE
     cfg = {
         "model": Namespace(_name=arch, arch=arch, **options),
         "task": {
@@ -110,9 +91,5 @@ def _to_roberta(encoder: Encoder, vocabulary: Vocabulary) -> dict[str, Any]:
         },
         "criterion": {"_name": "masked_lm", "tpu": False},
     }
-    provenance = {
-        "fairseq": fairseq.__version__,
-        "fairseq_linformer": __version__,
-        "imported": {**encoder.source, "lm_head": "imported" if encoder.has_lm_head else NEW_LM_HEAD},
-    }
-    return build_checkpoint(cfg, state, provenance=provenance)
+    versions = {"fairseq": fairseq.__version__, "fairseq_linformer": __version__}
+    return build_checkpoint(cfg, state, {**versions, "imported": source})

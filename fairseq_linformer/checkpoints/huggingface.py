@@ -1,7 +1,7 @@
-"""Export of fairseq checkpoints to folders for ``transformers``, and import of such folders.
+"""Export of fairseq checkpoints to folders for ``transformers``, and back.
 
-A folder has weights (safetensors), ``config.json``, tokenizer, model card and the model's code. It loads with
-``trust_remote_code=True`` where neither fairseq nor this package is installed. Weights are copied bit by bit.
+An exported folder has weights in safetensors, ``config.json`` with all that fairseq needs under ``fairseq``, the
+model's code, tokenizer and model card. Weights survive a round trip bit for bit.
 """
 
 import shutil
@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FLAGS, TOKENIZER_JSON, TokenizerFiles, find_tokenizer_files
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FLAGS, TOKENIZER_JSON, TokenizerFiles
 from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,
@@ -20,22 +20,22 @@ from ..huggingface import (
     LinformerPreTrainedConfig,
     write_code,
 )
-from ..models.authors_plugin import is_authors_state_dict
-from ..models.dictionaries import check_dictionary, read_labels, write_labels
+from ..models.dictionaries import check_dictionary, read_labels
 from ..models.options import from_linformer_config
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, choose_head, group_projections, max_positions
-from .authors import from_authors
-from .files import build_checkpoint, get_architecture, get_cfg_section, read_checkpoint, resolve_model
-from .huggingface_state import (
-    CLASSIFIER,
-    ENCODER_PREFIX,
-    find_mismatch,
-    to_fairseq,
-    to_transformers,
-    upgrade_projections,
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, choose_head, max_positions
+from .files import (
+    Files,
+    build_checkpoint,
+    get_architecture,
+    get_cfg_section,
+    read_checkpoint,
+    read_companions,
+    resolve_model,
 )
-from .model_card import build_model_card
-from .provenance import ORIGINS, collect_provenance, read_finetuning
+from .huggingface_state import CLASSIFIER, ENCODER_PREFIX, to_fairseq, to_transformers, upgrade_projections
+from .model_card import write_card
+from .provenance import ORIGINS, collect_provenance
+from .to_linformer import from_authors, is_linformer
 from .transformers_loading import WEIGHTS, find_weights
 from .transformers_tokenizer import find_tokenizer
 
@@ -49,7 +49,7 @@ def to_huggingface(
     head: str | None = None,
     labels=None,
     tokenizer: bool = True,
-) -> str | None:
+) -> None:
     """Export a checkpoint of ``linformer_roberta`` to a folder for ``transformers``.
 
     Args:
@@ -57,33 +57,24 @@ def to_huggingface(
         out: folder to write, new or empty.
         dictionary, tokenizer_files: as for ``find_tokenizer``.
         head: classification head that becomes the classifier; required if there are several. The others are kept for
-            ``from_huggingface``.
+            the way back.
         labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` next to the checkpoint, or, without it, the
             names LABEL_0, LABEL_1, ...
         tokenizer: False to export no tokenizer, which needs no dictionary.
-
-    Returns:
-        Why the exported tokenizer is the slow one; None if it is fast, or if none is exported.
-
-    Raises:
-        ValueError: a file or option is invalid, or the model cannot be exported. Nothing is written.
-        OSError: the folder cannot be written.
     """
     check_new_folder(out)
     data = read_checkpoint(checkpoint)
-    if not (group_projections(data["model"]) or is_authors_state_dict(data["model"])):
+    if not is_linformer(data):
         raise ValueError(
             f"{checkpoint} must be a checkpoint of linformer_roberta, got architecture {get_architecture(data)!r} "
             "without projections E and F"
         )
     data = from_authors(data)
     name = choose_head(data["model"], head, checkpoint)
-    if f"{CLASSIFICATION_HEADS}{name}.out_proj.weight_orig" in data["model"]:
-        raise ValueError(f"head {name!r} cannot be exported: it was trained with spectral_norm_classification_head")
     if labels is None and (Path(checkpoint).parent / "label" / DICTIONARY).is_file():
         labels = Path(checkpoint).parent / "label" / DICTIONARY
     elif labels is not None and name is None:
-        raise ValueError(f"labels must be unset, because {checkpoint} has no classification head, got {labels}")
+        raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")
     config = _build_config(data, checkpoint, name, labels)
     weights = to_transformers(
         upgrade_projections(data["model"], config.to_linformer_config()), name, config.tie_word_embeddings
@@ -106,68 +97,48 @@ def to_huggingface(
             for file, path in files.items():  # a fast tokenizer does not save what fairseq reads
                 if file != TOKENIZER_JSON:
                     shutil.copyfile(path, folder / file)
-        names = [config.id2label[i] for i in range(config.num_labels)] if name else []
-        reason = getattr(tokens, "why_slow", None) if tokenizer else None
-        kind = None if not tokenizer else f"slow: {reason}" if reason else "fast"
-        assert config.fairseq is not None  # set by this export
-        text = build_model_card(config.fairseq, config.to_linformer_config(), name, names, kind)
-        (folder / "README.md").write_text(text, encoding="utf-8")
-    return reason
+        write_card(folder, config)
 
 
-def from_huggingface(folder, out, *, dictionary=None) -> bool:
-    """Convert an exported folder back to a fairseq checkpoint.
-
-    ``out`` gets ``model.pt`` (weights and settings, no optimizer state), the dictionary and the tokenizer.
-    ``LinformerRobertaModel.from_pretrained(out, "model.pt", out)``, ``fairseq-validate`` and ``--finetune-from-model``
-    load it. No code in the folder is run.
+def read_exported_checkpoint(folder: Path, dictionary=None) -> tuple[dict[str, Any], Files]:
+    """Read an exported folder as a fairseq checkpoint without optimizer state, and the files that belong next to it.
 
     Args:
         folder: written by ``to_huggingface``, or later by ``save_pretrained`` or ``Trainer``.
-        out: folder to write, new or empty.
-        dictionary: fairseq's ``dict.txt``; None for that in the folder, if any. If the folder has none, the tokenizer
-            next to this one is used.
-
-    Returns:
-        Whether ``out`` has a dictionary.
-
-    Raises:
-        ValueError: the folder or an option is invalid. Nothing is written.
-        OSError: ``out`` cannot be written.
+        dictionary: fairseq's ``dict.txt``; None for that in the folder, if any.
     """
-    check_new_folder(out)
-    folder = Path(folder)
     config, weights = read_exported(folder)
-    if config.fairseq is None:
+    cfg = (config.fairseq or {}).get("cfg") or {}
+    if not all(isinstance(cfg.get(section), dict) for section in ("model", "task")):
         raise ValueError(
-            f"{folder / 'config.json'} has no 'fairseq'; only models exported from fairseq can be converted back"
+            f"'fairseq' in {folder / 'config.json'} has no configuration; only models exported from fairseq can be "
+            "converted back"
         )
     state = to_fairseq(
         weights, config.classification_head_name, config.tie_word_embeddings, config.to_linformer_config()
     )
-    if dictionary is None and (folder / DICTIONARY).is_file():
-        dictionary = folder / DICTIONARY
-    if dictionary is not None:
-        check_dictionary(Path(dictionary), config.vocab_size, folder)
-
-    checkpoint = _build_checkpoint(config, state)
-    with new_folder(out) as target:
-        torch.save(checkpoint, target / "model.pt")
-        if dictionary is not None:
-            found = find_tokenizer_files(folder if (folder / DICTIONARY).is_file() else Path(dictionary).parent)
-            for path in found.paths if found else ():
-                shutil.copyfile(path, target / path.name)
-            _write_dictionaries(config, checkpoint["cfg"]["task"], dictionary, target)
-    return dictionary is not None
+    if dictionary or (folder / DICTIONARY).is_file():
+        check_dictionary(Path(dictionary or folder / DICTIONARY), config.vocab_size, folder)
+    checkpoint, files = _build_checkpoint(config, state, cfg), read_companions(folder, dictionary)
+    task = checkpoint["cfg"]["task"]
+    if files and task.get("_name") == "sentence_prediction":  # the task reads dictionaries of its inputs and labels
+        files[f"input0/{DICTIONARY}"] = files[DICTIONARY]
+        if not task.get("regression_target"):
+            labels = (config.id2label[i] for i in range(config.num_labels))
+            files[f"label/{DICTIONARY}"] = "".join(f"{label} 1\n" for label in labels).encode()
+    return checkpoint, files
 
 
 def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, torch.Tensor]]:
-    """Read configuration and weights of a folder for ``transformers``, of any version. No code in it is run.
-
-    Raises:
-        ValueError: the folder is not that of a Linformer, or is damaged.
-    """
-    config = _read_config(folder)
+    """Read configuration and weights of a folder for ``transformers``, of any version. No code in it is run."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} has no config.json; expected a folder for transformers")
+    values = read_json(path)
+    kind = values.get("model_type") if isinstance(values, dict) else None
+    if kind != LinformerPreTrainedConfig.model_type:
+        raise ValueError(f"model_type in {path} must be {LinformerPreTrainedConfig.model_type!r}, got {kind!r}")
+    config = LinformerPreTrainedConfig.from_dict(values)
     if config.padding_idx != PADDING_IDX:
         raise ValueError(f"padding_idx of {folder} must be {PADDING_IDX}, as in fairseq, got {config.padding_idx}")
     weights = _read_weights(folder)
@@ -195,13 +166,15 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
         tie_word_embeddings=not args.untie_weights_roberta,
         pooler_activation_fn=args.pooler_activation_fn,
         pooler_dropout=args.pooler_dropout,
-        fairseq={**collect_provenance(data), **read_finetuning(path)},
+        fairseq=collect_provenance(data, path),
         dtype=str(state[EMBEDDINGS].dtype).removeprefix("torch."),
         architectures=["LinformerForMaskedLM"],
     )
     if head is None:
         return config
     prefix = f"{CLASSIFICATION_HEADS}{head}."
+    if f"{prefix}out_proj.weight_orig" in state:
+        raise ValueError(f"head {head!r} cannot be exported: it was trained with spectral_norm_classification_head")
     classes = state[prefix + "out_proj.weight"].size(0)
     names = [f"LABEL_{i}" for i in range(classes)] if labels is None else read_labels(labels, classes)
     config.architectures = ["LinformerForSequenceClassification"]
@@ -217,7 +190,7 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
 
 
 def _compare_with_model(weights: dict[str, torch.Tensor], config: LinformerPreTrainedConfig) -> str | None:
-    """The first difference between the weights and those of a model with this configuration; None if they match."""
+    """The first shape that differs from that of a model with this configuration; None if the weights match."""
     has_head = any(key.startswith(CLASSIFIER) for key in weights)
     model_class = LinformerForSequenceClassification if has_head else LinformerForMaskedLM
     with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
@@ -225,40 +198,11 @@ def _compare_with_model(weights: dict[str, torch.Tensor], config: LinformerPreTr
     if config.tie_word_embeddings:
         del expected["lm_head.weight"]
     actual = {key: value for key, value in weights.items() if not key.startswith(CLASSIFICATION_HEADS)}
-    return find_mismatch(expected, actual)
-
-
-def _read_config(folder: Path) -> LinformerPreTrainedConfig:
-    path = folder / "config.json"
-    if not path.is_file():
-        raise ValueError(f"{folder} has no config.json; expected a folder for transformers")
-    try:
-        values = read_json(path)
-    except ValueError:
-        raise ValueError(f"{path} is truncated, or is not JSON") from None
-    kind = values.get("model_type") if isinstance(values, dict) else None
-    if kind != LinformerPreTrainedConfig.model_type:
-        raise ValueError(f"model_type in {path} must be {LinformerPreTrainedConfig.model_type!r}, got {kind!r}")
-    config = LinformerPreTrainedConfig.from_dict(values)
-    if config.fairseq is not None:
-        _check_details(path, config.fairseq)
-    return config
-
-
-def _check_details(path: Path, details: Any) -> None:
-    """Raise ValueError unless the details of fairseq have all that a checkpoint needs."""
-    cfg = details.get("cfg") if isinstance(details, dict) else None
-    needed: list[tuple[Any, str, Any]] = [
-        *((details, name, dict) for name in ("cfg", "versions")),
-        *((details, name, int | None) for name in ("num_updates", "epoch")),
-        *((details, name, object) for name in ("val_loss", "best")),
-        *((cfg, name, dict) for name in ("model", "task")),
-    ]
-    for values, name, kind in needed:
-        if not isinstance(values, dict) or name not in values or not isinstance(values[name], kind):
-            raise ValueError(
-                f"'fairseq' in {path} must have {name!r} as to-huggingface writes it; export the model again"
-            )
+    for key in sorted({*expected, *actual}):
+        wanted, found = (tuple(state[key].shape) if key in state else "none" for state in (expected, actual))
+        if wanted != found:
+            return f"{key} must have shape {wanted}, got {found}"
+    return None
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -271,42 +215,15 @@ def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _write_dictionaries(config: LinformerPreTrainedConfig, task: dict[str, Any], dictionary, folder: Path) -> None:
-    """Write ``dict.txt``, and for a task with labels also those in the folders of its inputs and labels."""
-    shutil.copyfile(dictionary, folder / DICTIONARY)
-    if task.get("_name") != "sentence_prediction":
-        return
-    (folder / "input0").mkdir()
-    shutil.copyfile(dictionary, folder / "input0" / DICTIONARY)
-    if not task.get("regression_target"):
-        labels = [config.id2label[i] for i in range(config.num_labels)]
-        write_labels(folder / "label" / DICTIONARY, labels)
+def _build_checkpoint(
+    config: LinformerPreTrainedConfig, state: dict[str, torch.Tensor], exported: dict[str, Any]
+) -> dict[str, Any]:
+    """Build a checkpoint as fairseq saves it, without optimizer state.
 
-
-def _classification(config: LinformerPreTrainedConfig, cfg: dict[str, Any]) -> dict[str, Any]:
-    """The sections ``task`` and ``criterion`` of a classifier, which ``Trainer`` may have trained on an export of a
-    masked language model."""
-    if cfg["task"].get("_name") == "sentence_prediction":
-        return {"task": {**cfg["task"], "num_classes": config.num_labels}}
-    is_regression = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
-    task = {"_name": "sentence_prediction", "data": cfg["task"].get("data"), "max_positions": config.max_positions}
-    tokens = {"init_token": 0, "separator_token": 2}
-    return {
-        "task": {**task, **tokens, "num_classes": config.num_labels, "regression_target": is_regression},
-        "criterion": {
-            "_name": "sentence_prediction",
-            "classification_head_name": config.classification_head_name,
-            "regression_target": is_regression,
-        },
-    }
-
-
-def _build_checkpoint(config: LinformerPreTrainedConfig, state: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """Build a checkpoint as fairseq saves it, without optimizer state."""
-    details = config.fairseq
-    assert details is not None  # checked when the folder was read
-    cfg: dict[str, Any] = dict(details["cfg"])
-    # config.json may have been changed after the export, and takes precedence.
+    Args:
+        exported: sections of ``cfg`` at the export. ``config.json`` may have been changed since, and takes precedence.
+    """
+    cfg = dict(exported)
     cfg["model"] = {
         **cfg["model"],
         **from_linformer_config(config.to_linformer_config()),
@@ -315,9 +232,25 @@ def _build_checkpoint(config: LinformerPreTrainedConfig, state: dict[str, torch.
         "untie_weights_roberta": not config.tie_word_embeddings,
     }
     if any(key.startswith(CLASSIFICATION_HEADS) for key in state):
-        cfg |= _classification(config, cfg)
-    provenance = dict(details["versions"])
-    provenance |= {key: details[key] for key in ORIGINS if key in details}
-    checkpoint = build_checkpoint(cfg, state, details["num_updates"] or 0, details["epoch"] or 1, provenance)
-    checkpoint["extra_state"].update(val_loss=details["val_loss"], best=details["best"])
-    return checkpoint
+        cfg |= _classification(config, cfg["task"])
+    details = config.fairseq or {}
+    provenance = {**details.get("versions", {}), **{key: details[key] for key in ORIGINS if key in details}}
+    return build_checkpoint(cfg, state, provenance)
+
+
+def _classification(config: LinformerPreTrainedConfig, task: dict[str, Any]) -> dict[str, Any]:
+    """The sections ``task`` and ``criterion`` of a classifier, which ``Trainer`` may have trained on an export of a
+    masked language model."""
+    if task.get("_name") == "sentence_prediction":
+        return {"task": {**task, "num_classes": config.num_labels}}
+    is_regression = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
+    new = {"_name": "sentence_prediction", "data": task.get("data"), "max_positions": config.max_positions}
+    tokens = {"init_token": 0, "separator_token": 2}
+    return {
+        "task": {**new, **tokens, "num_classes": config.num_labels, "regression_target": is_regression},
+        "criterion": {
+            "_name": "sentence_prediction",
+            "classification_head_name": config.classification_head_name,
+            "regression_target": is_regression,
+        },
+    }

@@ -58,9 +58,6 @@ def to_transformers(state: State, head: str | None, tied: bool) -> State:
     Args:
         head: classification head that becomes the classifier; others keep their names.
         tied: output embeddings are the input embeddings.
-
-    Raises:
-        ValueError: a tensor has no equivalent, or the embeddings are not tied.
     """
     if tied and OUTPUT_EMBEDDINGS in state and not torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS]):
         raise ValueError(f"{OUTPUT_EMBEDDINGS} must equal {EMBEDDINGS} without untie_weights_roberta")
@@ -91,14 +88,3 @@ def to_fairseq(state: State, head: str, tied: bool, config: LinformerConfig) -> 
     if tied:
         new[OUTPUT_EMBEDDINGS] = new[EMBEDDINGS]
     return new
-
-
-def find_mismatch(expected: State, actual: State) -> str | None:
-    """The first difference in names or shapes; None if there is none."""
-    for key, value in expected.items():
-        if key not in actual:
-            return f"{key} is missing"
-        if actual[key].shape != value.shape:
-            return f"{key} must have shape {tuple(value.shape)}, got {tuple(actual[key].shape)}"
-    unexpected = next((key for key in actual if key not in expected), None)
-    return None if unexpected is None else f"{unexpected} is unexpected"

@@ -1,168 +1,183 @@
-"""The model card, README.md of an exported folder."""
+"""The model card, README.md of an exported folder: how to run the model, what it is, its scores, and its license."""
 
-import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-@dataclass(frozen=True)
-class OnnxUsage:
-    """What a model card says only of an ONNX folder.
+from ..data.tokenizer_files import TOKENIZER_JSON
+from ..huggingface import LinformerPreTrainedConfig
 
-    Attributes:
-        summary: a sentence about inputs and outputs.
-        lines: Markdown of the code that runs the model.
-        rows: rows of the table.
-    """
+_TEMPLATE = """\
+---
+{{ card_data }}
+---
 
-    summary: str
-    lines: list[str]
-    rows: list[tuple[str, Any]]
+# Linformer
+
+A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), exported by fairseq-linformer.
+{%- if onnx %}
+`model.onnx` reads any number of sentences of up to {{ onnx.max_positions }} tokens, padded on the right, and returns
+logits {{ "(sentences, classes)" if head else "(sentences, tokens, entries of the dictionary)" }}. It needs neither
+PyTorch nor fairseq:
+
+```python
+import numpy as np
+import onnxruntime
+{{ tokenize }}
+session = onnxruntime.InferenceSession("FOLDER/model.onnx")
+(logits,) = session.run(["logits"], {"input_ids": input_ids, "attention_mask": attention_mask})
+print({{ result }})
+```
+{%- else %}
+The model code is in this folder.
+
+```python
+from transformers import {{ auto_class }}, pipeline
+
+model = {{ auto_class }}.from_pretrained("FOLDER", trust_remote_code=True)
+{%- if tokenizer %}
+pipe = pipeline("{{ task }}", "FOLDER", trust_remote_code=True)
+{%- endif %}
+```
+{%- endif %}
+
+| | |
+|---|---|
+{%- for name, value in rows %}
+| {{ name }} | {{ value }} |
+{%- endfor %}
+{%- if origin %}
+
+The weights come from {{ origin }} (SHA-256 {{ sha256 }}); its license applies to this model; cite its authors too. The
+attention is that of the Linformer:
+
+    @article{wang2020linformer,
+      title={Linformer: Self-Attention with Linear Complexity},
+      author={Wang, Sinong and Li, Belinda Z. and Khabsa, Madian and Fang, Han and Ma, Hao},
+      journal={arXiv preprint arXiv:2006.04768},
+      year={2020}
+    }
+{%- endif %}
+"""
+_TOKENIZE = {
+    "fast": """\
+from tokenizers import Tokenizer
+
+tokenizer = Tokenizer.from_file("FOLDER/tokenizer.json")
+batch = tokenizer.encode_batch(TEXTS)
+input_ids = np.array([row.ids for row in batch])
+attention_mask = np.array([row.attention_mask for row in batch])""",
+    None: """\
+input_ids = np.array([[0, 5, 6, 2], [0, 7, 2, 1]])  # <s> ... </s>, and <pad> after a shorter one
+attention_mask = (input_ids != 1).astype(np.int64)""",
+}
 
 
-def build_model_card(
-    details: dict[str, Any],
-    shape: Any,
-    head: str | None,
-    labels: list[str],
-    tokenizer: str | None,
-    onnx: OnnxUsage | None = None,
-) -> str:
-    """Build the model card, README.md of an exported folder.
+def write_card(folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, Any] | None = None) -> None:
+    """Write the model card of a folder, whose tokenizer has been written.
 
     Args:
-        details: from ``collect_provenance``; empty if unknown.
-        shape: the ``LinformerConfig``.
-        head: name of the exported classification head, or None.
-        labels: its labels.
-        tokenizer: kind of the tokenizer in the folder; None if it has none.
-        onnx: how to use the folder if it is for ONNX; None if it is for ``transformers``.
+        config: that of the model; ``fairseq`` has its provenance.
+        onnx: ``max_positions`` and ``int8`` of the graph; None if the folder is for ``transformers``.
     """
-    cfg = details.get("cfg", {})
-    task, dataset, optimization = (cfg.get(name, {}) for name in ("task", "dataset", "optimization"))
-    imported, distilled, versions = (details.get(name) or {} for name in ("imported", "distilled", "versions"))
-    metric = cfg.get("checkpoint", {}).get("best_checkpoint_metric", "loss")  # fairseq stores its value as val_loss
+    files = {"fast": TOKENIZER_JSON, "slow": "tokenizer_config.json"}
+    tokenizer = next((kind for kind, name in files.items() if (folder / name).is_file()), None)
+    (folder / "README.md").write_text(build_card(config, tokenizer, onnx), encoding="utf-8")
+
+
+def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: dict[str, Any] | None = None) -> str:
+    """The text of a model card.
+
+    Args:
+        tokenizer: ``fast`` or ``slow``; None if the folder has none.
+        config, onnx: as for ``write_card``.
+    """
+    details = config.fairseq or {}
+    imported, distilled, finetuned = (details.get(name) or {} for name in ("imported", "distilled", "finetuned"))
+    has_head = config.architectures == ["LinformerForSequenceClassification"]
+    labels = [config.id2label[i] for i in range(config.num_labels)] if has_head else []
+    scores = [
+        (split, name, score, result["rows"])
+        for split, result in finetuned.get("splits", {}).items()
+        for name, score in result["scores"].items()
+    ]
+    variance = distilled.get("variance_after")
     rows = [
-        *(onnx.rows if onnx else ()),
-        ("architecture", cfg.get("model", {}).get("_name")),
-        ("n, the longest input", shape.max_positions),
-        ("k, the projected dimension", shape.projected_dim),
-        ("sharing of E and F", shape.sharing),
-        ("layers, embedding dimension, heads", f"{shape.layers}, {shape.embed_dim}, {shape.attention_heads}"),
-        ("dictionary", f"{shape.vocab_size} entries"),
+        ("n, the longest input", config.max_positions),
+        ("k, the projected dimension", config.projected_dim),
+        ("sharing of E and F", config.sharing),
+        ("local window", config.local_window),
+        ("layers, width, heads", f"{config.layers}, {config.embed_dim}, {config.attention_heads}"),
+        ("dictionary", f"{config.vocab_size:,} entries"),
         ("tokenizer", tokenizer),
-        ("classification head", head and f"{head}: {', '.join(labels)}"),
-        ("task", task.get("_name")),
-        ("data", task.get("data")),
-        ("updates", details.get("num_updates")),
-        ("epoch", details.get("epoch")),
-        (f"validation {metric}", details.get("val_loss")),
-        (f"best {metric}", details.get("best")),
-        ("optimizer", cfg.get("optimizer", {}).get("_name")),
-        ("learning rate", optimization.get("lr")),
-        ("schedule", cfg.get("lr_scheduler", {}).get("_name")),
-        ("sentences per batch", dataset.get("batch_size")),
-        ("maximum tokens per batch", dataset.get("max_tokens")),
-        ("batches per update", optimization.get("update_freq")),
-        ("processes", cfg.get("distributed_training", {}).get("distributed_world_size")),
-        ("seed", cfg.get("common", {}).get("seed")),
-        ("imported from", imported.get("name")),
-        ("license of the imported weights", imported.get("license")),
-        ("masked LM head", imported.get("lm_head")),
-        ("distilled from", (imported.get("name") or distilled.get("source")) if distilled else None),
-        ("tokens of distillation, at most", distilled.get("tokens_at_most")),
-        ("explained variance of the Transformer's last layer", _last_share(distilled)),
-        *_score_rows(details.get("finetuned") or {}),
-        ("fairseq", versions.get("fairseq")),
-        ("fairseq-linformer", versions.get("fairseq_linformer")),
+        ("weights of the graph", onnx and ("int8, fp32 in norms and classification head" if onnx["int8"] else "fp32")),
+        ("classification head", has_head and f"{config.classification_head_name}: {', '.join(labels)}"),
+        ("masked LM head", not has_head and imported.get("lm_head")),
+        ("explained variance of the Transformer's last layer", variance and f"{variance[-1]:.3f}"),
+        *(
+            (f"{finetuned['task']} {split}, {name}", _format_score(score, num_rows))
+            for split, name, score, num_rows in scores
+        ),
+        ("data of finetuning", finetuned.get("data")),
+        ("commit of the code", finetuned.get("commit")),
+        ("fairseq-linformer", details.get("versions", {}).get("fairseq_linformer")),
     ]
-    pipeline = "text-classification" if head else "fill-mask"
-    auto = "AutoModelForSequenceClassification" if head else "AutoModelForMaskedLM"
-    usage = [
-        "    from transformers import " + auto + ", pipeline",
-        "",
-        f'    model = {auto}.from_pretrained("FOLDER", trust_remote_code=True)',
-    ]
-    if tokenizer:
-        usage.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
-    origin = "trained with fairseq and converted" if details else "exported"
-    lines = [
-        "---",
-        f"library_name: {'onnx' if onnx else 'transformers'}",
-        f"pipeline_tag: {pipeline}",
-        "tags:",
-        "- linformer",
-        "- fairseq",
-        *([f"license: {_format_yaml(imported['license'])}"] if imported.get("license") else []),
-        *([f"base_model: {_format_yaml(imported['hub'])}"] if imported.get("hub") else []),
-        "---",
-        "",
-        "# Linformer",
-        "",
-        f"A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), {origin} by "
-        f"fairseq-linformer. {onnx.summary if onnx else 'The model code is in this folder.'}",
-        "",
-        *(onnx.lines if onnx else usage),
-    ]
-    lines += ["", "| | |", "|---|---|"]
-    lines += [f"| {name} | {_format_cell(value)} |" for name, value in rows if value not in (None, "")]
-    if details:
-        lines += [
-            "",
-            "Values that are not listed were not in the checkpoint. `config.json` has all settings under `fairseq`.",
+    task = "text-classification" if has_head else "fill-mask"
+    card_data = ModelCardData(
+        library_name="onnx" if onnx else "transformers",
+        pipeline_tag=task,
+        tags=["linformer", "fairseq"],
+        license=imported.get("license"),
+        base_model=imported.get("hub"),
+        model_name="Linformer" if scores else None,
+        eval_results=[
+            EvalResult(task, finetuned["task"], finetuned["task"], name, score["value"], dataset_split=split)
+            for split, name, score, _ in scores
         ]
-    if imported:
-        lines += ["", *_describe_origin(imported)]
-    return "\n".join(lines) + "\n"
+        or None,
+    )
+    texts = '["First sentence.", "Another sentence, which is longer."]' if has_head else '["A <mask> sentence."]'
+    return str(
+        ModelCard.from_template(
+            card_data,
+            template_str=_TEMPLATE,
+            onnx=onnx,
+            head=has_head,
+            tokenizer=tokenizer,
+            tokenize=_TOKENIZE[tokenizer].replace("TEXTS", texts),
+            result=_format_result(config, labels),
+            auto_class="AutoModelForSequenceClassification" if has_head else "AutoModelForMaskedLM",
+            task=task,
+            rows=[(_escape(name), _escape(value)) for name, value in rows if value not in (None, "", False)],
+            origin=_link(imported["hub"]) if imported.get("hub") else _escape(imported.get("name", "")),
+            sha256=_escape(imported.get("sha256")),
+        )
+    )
 
 
-def _last_share(distilled: dict[str, Any]) -> str | None:
-    shares = distilled.get("variance_after")
-    return f"{shares[-1]:.3f}" if shares else None
+def _format_score(score: dict[str, Any], num_rows: int) -> str:
+    low, high = score["interval"]
+    return f"{score['value']:.4f} ({low:.4f} to {high:.4f}), {num_rows:,} rows"
 
 
-def _score_rows(finetuned: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Rows of the scores on each development set, with their 95 % intervals, and of the data."""
-    for split, result in finetuned.get("splits", {}).items():
-        for name, score in result["scores"].items():
-            low, high = score["interval"]
-            text = f"{score['value']:.4f} ({low:.4f} to {high:.4f}), {result['rows']:,} rows"
-            yield f"{finetuned['task']} {split}, {name}", text
-    if finetuned:
-        yield "data of finetuning", finetuned["data"]
-        yield "commit of the code", finetuned["commit"]
+def _format_result(config: LinformerPreTrainedConfig, labels: list[str]) -> str:
+    """The Python expression of what a graph has found."""
+    if not labels:
+        return "logits.argmax(-1).tolist()"
+    if config.problem_type == "regression" or len(labels) == 1:
+        return "logits[:, 0].tolist()"
+    return f"[{labels!r}[i] for i in logits.argmax(-1)]"
 
 
-def _describe_origin(imported: dict[str, Any]) -> list[str]:
-    """Name, checksum and license notice of imported weights, and the Linformer's citation."""
-    name = _escape(imported.get("hub") or imported["name"])
-    is_hub = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", imported.get("hub") or "")
-    where = f"[{name}](https://huggingface.co/{name})" if is_hub else name
-    return [
-        f"The weights come from {where} (SHA-256 {_escape(str(imported['sha256']))}); its license applies to "
-        "this model; cite its authors too. The attention is that of the Linformer:",
-        "",
-        "    @article{wang2020linformer,",
-        "      title={Linformer: Self-Attention with Linear Complexity},",
-        "      author={Wang, Sinong and Li, Belinda Z. and Khabsa, Madian and Fang, Han and Ma, Hao},",
-        "      journal={arXiv preprint arXiv:2006.04768},",
-        "      year={2020}",
-        "    }",
-    ]
+def _link(name: str) -> str:
+    """A link to a model on the hub; the name alone if it cannot be one."""
+    is_hub = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
+    return f"[{name}](https://huggingface.co/{name})" if is_hub else _escape(name)
 
 
-def _format_cell(value: Any) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return _escape(text).replace("|", "\\|")
-
-
-def _format_yaml(text: str) -> str:
-    """A scalar of the front matter; JSON is YAML."""
-    return text if re.fullmatch(r"[\w./-]+", text) else json.dumps(text)
-
-
-def _escape(text: str) -> str:
-    """Escape text of a checkpoint for a line of Markdown, in which it is neither HTML nor a link."""
-    return " ".join(text.split()).replace("\\", "\\\\").replace("<", "&lt;").replace("[", "\\[").replace("`", "\\`")
+def _escape(value: Any) -> str:
+    """Escape text of a checkpoint for a cell of Markdown, in which it is neither HTML nor a link."""
+    text = " ".join(str(value).split()).replace("\\", "\\\\").replace("<", "&lt;").replace("[", "\\[")
+    return text.replace("`", "\\`").replace("|", "\\|")

@@ -9,16 +9,12 @@ from ..models import LinformerRobertaModel, RobertaEpsModel
 from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, group_projections, max_positions, upgrade_names
 from ..models.stub_task import StubTask
-from .authors import from_authors
 from .files import get_architecture, get_cfg_section, read_checkpoint
+from .to_linformer import from_authors
 
 
 def open_checkpoint(path) -> dict[str, Any]:
-    """Read a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code, with current parameter names.
-
-    Raises:
-        ValueError: as for ``read_checkpoint``.
-    """
+    """Read a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code, with current parameter names."""
     checkpoint = from_authors(read_checkpoint(path))
     return {**checkpoint, "model": upgrade_names(checkpoint["model"])}
 
@@ -28,9 +24,6 @@ def build_model(checkpoint: dict[str, Any], head: str | None = None) -> RobertaM
 
     Args:
         head: the classification head to keep; None for none.
-
-    Raises:
-        ValueError: the weights do not match the checkpoint's own options.
     """
     state, n = checkpoint["model"], max_positions(checkpoint["model"])
     if head is None:
@@ -40,18 +33,18 @@ def build_model(checkpoint: dict[str, Any], head: str | None = None) -> RobertaM
         architecture: type[RobertaModel] = LinformerRobertaModel
     else:
         architecture = RobertaEpsModel if get_architecture(checkpoint) == EPS_ARCHITECTURE else RobertaModel
+    model = architecture.build_model(args, StubTask(state[EMBEDDINGS].size(0), n))
+    if head is not None:
+        prefix = f"{CLASSIFICATION_HEADS}{head}"
+        # By prefix: with fairseq's spectral normalization the key is weight_orig.
+        dense, out = (
+            next(value for key, value in state.items() if key.startswith(f"{prefix}.{part}.weight"))
+            for part in ("dense", "out_proj")
+        )
+        model.register_classification_head(head, num_classes=out.size(0), inner_dim=dense.size(0))
     try:
-        model = architecture.build_model(args, StubTask(state[EMBEDDINGS].size(0), n))
-        if head is not None:
-            prefix = f"{CLASSIFICATION_HEADS}{head}"
-            # By prefix: with fairseq's spectral normalization the key is weight_orig.
-            dense, out = (
-                next(value for key, value in state.items() if key.startswith(f"{prefix}.{part}.weight"))
-                for part in ("dense", "out_proj")
-            )
-            model.register_classification_head(head, num_classes=out.size(0), inner_dim=dense.size(0))
         model.load_state_dict(state)
-    except RuntimeError as error:
+    except RuntimeError as error:  # it lists every difference
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"the weights must match the cfg of the checkpoint: {reason}") from None
     return model

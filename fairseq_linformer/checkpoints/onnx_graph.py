@@ -21,8 +21,8 @@ from ..huggingface import LinformerForMaskedLM, LinformerForSequenceClassificati
 from ..modules.linear import LinearProjection
 from ..modules.projection import LearnedProjection
 
-MIN_OPSET, MAX_OPSET, DEFAULT_OPSET = 18, 23, 20
-"""Of PyTorch's exporter. Opset 20 has Gelu and LayerNormalization as single operators."""
+OPSET = 20
+"""It has Gelu and LayerNormalization as single operators."""
 INPUTS, OUTPUT = ("input_ids", "attention_mask"), "logits"
 EXTERNAL_BYTES = 1_800_000_000
 """Weights above this are written to a file of their own, since a protobuf message has at most 2 GiB."""
@@ -72,7 +72,7 @@ class OnnxModel(nn.Module):
         return logits
 
 
-def write_graph(model: Model, path: Path, max_positions: int, opset: int) -> int:
+def write_graph(model: Model, path: Path, max_positions: int) -> int:
     """Write a model as ``path``, with weights of more than ``EXTERNAL_BYTES`` in ``path`` + ``.data``.
 
     Args:
@@ -98,7 +98,7 @@ def write_graph(model: Model, path: Path, max_positions: int, opset: int) -> int
             prefer_deferred_runtime_asserts_over_guards=True,
         )
         program = torch.onnx.export(
-            exported, dynamo=True, opset_version=opset, input_names=INPUTS, output_names=[OUTPUT], verbose=False
+            exported, dynamo=True, opset_version=OPSET, input_names=INPUTS, output_names=[OUTPUT], verbose=False
         )
         assert program is not None
         ClearMetadataAndDocStringPass()(program.model)  # stack traces, with paths of this machine

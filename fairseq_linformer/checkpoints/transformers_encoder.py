@@ -6,7 +6,6 @@ fairseq's RoBERTa has no segments: the embedding of the first one is added to th
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from ..config import check_epsilon
 from ..errors import silence_transformers
 from ..files import fingerprint, sha256
+from ..models.distillation import NEW_LM_HEAD
 from ..models.roberta_eps import BERT_EPSILON
 from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
@@ -33,16 +33,6 @@ FAIRSEQ_EPSILON = 1e-5
 _LM_HEAD = "encoder.lm_head."
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "gelu_pytorch_tanh": "gelu_accurate", "relu": "relu"}
 """Activation in ``transformers`` -> in fairseq."""
-_UNSUPPORTED_POSITIONS = {
-    "mpnet": "a relative position bias",
-    "deberta": "relative positions",
-    "deberta-v2": "relative positions",
-    "modernbert": "rotary positions",
-    "roformer": "rotary positions",
-    "nomic_bert": "rotary positions",
-    "t5": "a relative position bias",
-}
-"""Model types whose positions the Linformer cannot represent."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +42,10 @@ class _Family:
     Attributes:
         names: pairs of a prefix in ``transformers`` and one in fairseq; ``{}`` is the number of a layer.
         settings: option of fairseq -> attribute of the configuration.
-        first_position: row of the first token in the position embeddings.
     """
 
     names: tuple[tuple[str, str], ...]
     settings: dict[str, str]
-    first_position: int = 0
 
 
 _BERT_NAMES = (
@@ -98,7 +86,6 @@ _FAMILIES = {
             ("lm_head.decoder.", _LM_HEAD),
         ),
         settings=_BERT_SETTINGS,
-        first_position=PADDING_IDX + 1,
     ),
     "distilbert": _Family(
         names=(
@@ -129,41 +116,26 @@ _LIKE_ROBERTA = ("roberta", "xlm-roberta", "camembert")
 _FAMILIES |= dict.fromkeys(_LIKE_ROBERTA, _FAMILIES["roberta"])
 
 
-@dataclass(frozen=True)
-class Encoder:
-    """An encoder of ``transformers`` in fairseq's terms.
-
-    Attributes:
-        state: state dict of fairseq's RoBERTa; rows of the embeddings are in the order of ``transformers``.
-        options: options of the model.
-        has_lm_head: whether the masked LM head is the encoder's; otherwise it is new and untrained.
-        source: model type, name, and checksum of the weights (``hash_weights``); ``hub``, the whole name if it is on
-            the hub, and ``license`` if the model card states one.
-    """
-
-    state: dict[str, Tensor]
-    options: dict[str, Any]
-    has_lm_head: bool
-    source: dict[str, Any]
-
-
-def read_encoder(name: str) -> Encoder:
+def read_encoder(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
     """Read an encoder from a folder or from the hub.
 
-    Only safetensors are read, and no code is run. A missing masked LM head is initialized like that of a new model.
+    Only safetensors are read, and no code is run. Without a complete masked LM head, it gets that of a new model.
 
     Args:
         name: folder with ``config.json``, or name of a model on the hub.
 
-    Raises:
-        ValueError: it cannot be loaded, has no weights in safetensors, or is not supported.
+    Returns:
+        - State dict of fairseq's RoBERTa; rows of the embeddings are in the order of ``transformers``.
+        - Options of the model.
+        - Where it comes from: ``name``, ``model_type`` and ``sha256`` of the weights; ``lm_head``, "imported" or
+          ``NEW_LM_HEAD``; ``hub``, the whole name if it is on the hub; and ``license`` if the model card states one.
     """
     from transformers import AutoConfig, AutoModelForMaskedLM
 
     silence_transformers()
     config = load_from_transformers(AutoConfig, name)
     check_config(name, config)
-    family = _check_supported(name, config)
+    family = _find_family(name, config)
     checksum = hash_weights(name)
     model, info = load_from_transformers(
         AutoModelForMaskedLM,
@@ -174,14 +146,10 @@ def read_encoder(name: str) -> Encoder:
         ignore_mismatched_sizes=True,  # these are reported below
         dtype=torch.float32,
     )
-    has_lm_head = _check_weights(name, family, model, info)
-    if has_lm_head and config.model_type in _LIKE_ROBERTA and config.hidden_act != "gelu":
-        raise ValueError(
-            f"hidden_act of {name} must be 'gelu', got {config.hidden_act!r}: the head in transformers always uses "
-            "gelu, fairseq's head the activation of the layers"
-        )
+    head = tuple(prefix for prefix, fairseq in family.names if fairseq.startswith(_LM_HEAD))
+    check_loaded_weights(name, info, lambda key: key.startswith((*head, "cls.predictions.", "lm_head.")))
     state = _to_fairseq(model.state_dict(), family, config)
-    if not has_lm_head:
+    if info["missing_keys"]:
         _add_lm_head(state)
     tied = torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS])
     if tied:
@@ -196,34 +164,33 @@ def read_encoder(name: str) -> Encoder:
         "untie_weights_roberta": not tied,
     }
     options["activation_fn"] = _ACTIVATIONS[options["activation_fn"]]
-    source = {"name": os.path.basename(os.path.abspath(name)), "model_type": config.model_type, "sha256": checksum}
-    if not os.path.isdir(name):
-        source["hub"] = name
-    if license := read_license(name):
+    source = {
+        "name": os.path.basename(os.path.abspath(name)),
+        "model_type": config.model_type,
+        "sha256": checksum,
+        "lm_head": NEW_LM_HEAD if info["missing_keys"] else "imported",
+        **({} if os.path.isdir(name) else {"hub": name}),
+    }
+    if license := _read_license(name):
         source["license"] = license
-    return Encoder(state, options, has_lm_head, source)
+    return state, options, source
 
 
-def read_license(name: str) -> str | None:
+def _read_license(name: str) -> str | None:
     """The license in the model card of a folder or a model on the hub; None without one."""
     from huggingface_hub import ModelCard
 
-    path = Path(name) / "README.md"
-    if os.path.isdir(name) and not path.is_file():
+    if not (path := find_hub_file(name, "README.md")):
         return None
     try:
-        license = ModelCard.load(path if path.is_file() else name, ignore_metadata_errors=True).data.license
-    except Exception:  # there is no card, it is damaged, or the network fails
+        license = ModelCard.load(path, ignore_metadata_errors=True).data.license
+    except Exception:  # it is damaged, which raises many types
         return None
     return license if isinstance(license, str) else None
 
 
 def hash_weights(name: str) -> str:
-    """SHA-256 of the safetensors file of a model, or of the checksums of several.
-
-    Raises:
-        ValueError: there is no such model, a file is missing, or its weights are a pickle.
-    """
+    """SHA-256 of the safetensors file of a model, or of the checksums of several; ValueError if it has none."""
     if path := find_hub_file(name, WEIGHTS):
         return sha256(path)
     if index := find_hub_file(name, f"{WEIGHTS}.index.json"):
@@ -237,48 +204,21 @@ def hash_weights(name: str) -> str:
     raise ValueError(f"{name} has no {WEIGHTS}{offline}")
 
 
-def _check_weights(name: str, family: _Family, model: Any, info: dict[str, Any]) -> bool:
-    """Check that the stored weights are those of the configuration; returns whether they have a masked LM head."""
-    prefixes = [prefix for prefix, fairseq in family.names if fairseq.startswith(_LM_HEAD)]
-    head_prefixes = (*prefixes, "cls.predictions.", "lm_head.")
-    head = {key for key in model.state_dict() if key.startswith(head_prefixes)}
-    if model.config.tie_word_embeddings:  # the decoder is not stored
-        head -= {key for key in head if key.endswith(("decoder.weight", "vocab_projector.weight"))}
-    missing = set(info["missing_keys"])
-    check_loaded_weights(name, info, (head & missing).__contains__)
-    if unexpected := sorted(key for key in info["unexpected_keys"] if re.search(r"layer\.\d+\.", key)):
-        raise ValueError(f"the weights of {name} do not match its config.json: {unexpected[0]} is unexpected")
-    if missing and missing != head:
-        raise ValueError(f"the masked LM head of {name} is incomplete: {min(missing)} is missing")
-    return not missing
-
-
-def _check_supported(name: str, config: Any) -> _Family:
+def _find_family(name: str, config: Any) -> _Family:
     """The family of a model; ValueError if fairseq's RoBERTa cannot represent the model."""
-    model_type = config.model_type
-    if model_type not in _FAMILIES:
-        hint = f", which has {_UNSUPPORTED_POSITIONS[model_type]}" if model_type in _UNSUPPORTED_POSITIONS else ""
-        raise ValueError(f"model_type of {name} must be one of {', '.join(_FAMILIES)}, got {model_type!r}{hint}")
-    family = _FAMILIES[model_type]
-    kind = getattr(config, "position_embedding_type", "absolute")
-    if kind != "absolute":
-        raise ValueError(f"position_embedding_type of {name} must be 'absolute', got {kind!r}")
-    if getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False):
-        raise ValueError(f"is_decoder and add_cross_attention of {name} must be False; expected an encoder")
-    activation = getattr(config, family.settings["activation_fn"])
-    if activation not in _ACTIVATIONS:
-        raise ValueError(f"activation of {name} must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
-    epsilon = config.layer_norm_eps if "layer_norm_eps" in family.settings else BERT_EPSILON
-    check_epsilon(epsilon, f"layer_norm_eps of {name}")
-    if config.max_position_embeddings <= family.first_position:
-        raise ValueError(
-            f"max_position_embeddings of {name} must be above {family.first_position}, got "
-            f"{config.max_position_embeddings}"
-        )
-    if getattr(config, "pruned_heads", None):
-        raise ValueError(f"pruned_heads of {name} must be empty, got {config.pruned_heads}")
-    if model_type in _LIKE_ROBERTA and config.pad_token_id != PADDING_IDX:
-        raise ValueError(f"pad_token_id of {name} must be {PADDING_IDX}, as in fairseq, got {config.pad_token_id}")
+    if config.model_type not in _FAMILIES:
+        raise ValueError(f"model_type of {name} must be one of {', '.join(_FAMILIES)}, got {config.model_type!r}")
+    family = _FAMILIES[config.model_type]
+    # The masked LM head of transformers' RoBERTa always uses gelu, that of fairseq the activation of the layers.
+    activations = ["gelu"] if config.model_type in _LIKE_ROBERTA else list(_ACTIVATIONS)
+    for option, value, allowed in (
+        ("position_embedding_type", getattr(config, "position_embedding_type", "absolute"), ["absolute"]),
+        ("is_decoder", getattr(config, "is_decoder", False), [False]),
+        ("activation", getattr(config, family.settings["activation_fn"]), activations),
+    ):
+        if value not in allowed:
+            raise ValueError(f"{option} of {name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
+    check_epsilon(getattr(config, "layer_norm_eps", BERT_EPSILON), f"layer_norm_eps of {name}")
     return family
 
 
@@ -291,8 +231,9 @@ def _to_fairseq(weights: dict[str, Tensor], family: _Family, config: Any) -> dic
             if match := pattern.fullmatch(key):
                 *layer, leaf = match.groups()
                 state[new.format(*layer) + leaf] = value.clone()
+    first = config.pad_token_id + 1 if config.model_type in _LIKE_ROBERTA else 0
+    positions = state[POSITIONS][first:]
     segments = next((value for key, value in weights.items() if key.endswith("token_type_embeddings.weight")), None)
-    positions = state[POSITIONS][family.first_position :]
     if segments is not None and len(segments):
         positions = positions + segments[0]
     padding = positions.new_zeros(PADDING_IDX + 1, config.hidden_size)

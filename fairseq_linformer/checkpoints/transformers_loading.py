@@ -22,11 +22,7 @@ def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
 
 def find_hub_file(name: str, file: str) -> Path | None:
     """A file of a folder or of a model on the hub, downloaded if it is not cached; None if the model has no such file,
-    or it is not cached and the hub cannot be reached.
-
-    Raises:
-        ValueError: there is no such model.
-    """
+    or it is not cached and the hub cannot be reached."""
     from transformers.utils import cached_file
 
     with _explained(name):
@@ -51,11 +47,7 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def check_config(name: str, config: Any) -> None:
-    """Reject what a stranger's configuration could make ``transformers`` download, or build for hours.
-
-    Raises:
-        ValueError: an attention, a quantization, a number of layers or class names that are not supported.
-    """
+    """Reject what a stranger's configuration could make ``transformers`` download, or build for hours."""
     attention = getattr(config, "_attn_implementation", None)
     if attention not in ATTENTIONS:
         allowed = ", ".join(filter(None, ATTENTIONS))
@@ -71,12 +63,7 @@ def check_config(name: str, config: Any) -> None:
 
 
 def load_weights_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
-    """``load_from_transformers`` for a class with weights, which must be safetensors.
-
-    Raises:
-        ValueError: a folder has its weights as a pickle, has none, or its index names files outside the folder; or as
-            ``check_config`` and ``load_from_transformers``.
-    """
+    """``load_from_transformers`` for a class with weights, which must be safetensors in the folder."""
     from transformers import AutoConfig
 
     check_config(name, load_from_transformers(AutoConfig, name))
@@ -91,9 +78,6 @@ def check_loaded_weights(name: str, info: dict[str, Any], may_be_new: Callable[[
     Args:
         info: what ``output_loading_info`` returns.
         may_be_new: whether a weight may be initialized.
-
-    Raises:
-        ValueError: a weight that may not be new is missing or has another shape.
     """
     problems = dict.fromkeys(info["missing_keys"], "is missing")
     for key in info["mismatched_keys"]:
@@ -104,11 +88,7 @@ def check_loaded_weights(name: str, info: dict[str, Any], may_be_new: Callable[[
 
 
 def find_weights(folder: Path) -> list[Path]:
-    """The safetensors files of a folder.
-
-    Raises:
-        ValueError: there are none, only a pickle, or the index is damaged or names files elsewhere.
-    """
+    """The safetensors files of a folder; ValueError if one is missing."""
     index = folder / f"{WEIGHTS}.index.json"
     names = [WEIGHTS] if (folder / WEIGHTS).is_file() or not index.is_file() else read_weight_files(index)
     if missing := [name for name in names if not (folder / name).is_file()]:

@@ -1,7 +1,7 @@
 """The tokenizer of a checkpoint for ``transformers``."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,8 @@ def find_tokenizer(
         files: kind and path of the tokenizer.
 
     Returns:
-        The tokenizer for ``transformers``, and its files by name. It is a fast one wherever that has the same token
-        IDs; otherwise ``why_slow`` of the slow one is the reason.
-
-    Raises:
-        ValueError: a file is missing or invalid.
+        The tokenizer for ``transformers``, and its files by name. It is a fast one, or ``LinformerTokenizer`` for a
+        sentencepiece model of which ``tokenizers`` has other token IDs.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -55,16 +52,10 @@ def find_tokenizer(
         )
     tokenizer = load_tokenizer(files, dictionary)
     paths = {DICTIONARY: Path(dictionary), **dict(zip(tokenizer.model_files, files.paths))}
-    try:
-        fast = build_fast(tokenizer)
-    except ValueError as error:
-        arguments = LinformerTokenizer.vocab_files_names.items()
-        slow = LinformerTokenizer(
-            **{argument: str(paths[name]) for argument, name in arguments if name in paths},
-            model_max_length=max_positions,
-        )
-        slow.why_slow = str(error)
-        return slow, paths
+    fast = build_fast(tokenizer)
+    if fast is None:
+        model = str(paths[SENTENCEPIECE_FILE])
+        return LinformerTokenizer(str(dictionary), model, model_max_length=max_positions), paths
     bos, pad, eos, unk, mask = SYMBOLS
     return PreTrainedTokenizerFast(
         tokenizer_object=fast,
@@ -76,11 +67,11 @@ def find_tokenizer(
     ), paths
 
 
-def build_fast(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+def build_fast(tokenizer: Tokenizer) -> tokenizers.Tokenizer | None:
     """The tokenizer of ``tokenizers`` with the IDs of the dictionary; it encloses text in <s> and </s>, as fairseq.
 
-    Raises:
-        ValueError: there is none; the message is the reason.
+    None if ``tokenizers`` has other IDs: for unigram models of sentencepiece, of which it breaks ties of scores in
+    another order, and for those with the space after a word or a dictionary of other tokens.
     """
     if isinstance(tokenizer, GPT2):
         return _build_byte_level(tokenizer)
@@ -95,39 +86,31 @@ def _build_byte_level(gpt2: GPT2) -> tokenizers.Tokenizer:
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     fast.decoder = decoders.ByteLevel()
     pieces = {str(i): piece for piece, i in vocab.items()}
-    return _add_dictionary(fast, [pieces.get(name, name) for name in entry_names(gpt2.dictionary)], gpt2.pieces)
+    entries = [pieces.get(name, name) for name in entry_names(gpt2.dictionary)]
+    if missing := set(vocab) - set(entries):
+        raise ValueError(
+            f"the dictionary lacks {len(missing):,} tokens of GPT-2's BPE, such as {min(missing)!r}; pass a complete "
+            "one with --dictionary, or --no-tokenizer"
+        )
+    return _add_dictionary(fast, entries)
 
 
-def _build_sentencepiece(tokenizer: SentencePiece) -> tokenizers.Tokenizer:
+def _build_sentencepiece(tokenizer: SentencePiece) -> tokenizers.Tokenizer | None:
     from sentencepiece import sentencepiece_model_pb2
     from transformers.convert_slow_tokenizer import SpmConverter
 
     content = tokenizer.model_files[SENTENCEPIECE_FILE]
     proto = sentencepiece_model_pb2.ModelProto.FromString(content)
-    spec = proto.trainer_spec
-    if spec.model_type != spec.BPE or spec.treat_whitespace_as_suffix:
-        # Of a unigram model, tokenizers breaks ties of scores in another order.
-        raise ValueError("the sentencepiece model is not a BPE with the space before a word")
+    spec, entries = proto.trainer_spec, entry_names(tokenizer.dictionary)
+    if spec.model_type != spec.BPE or spec.treat_whitespace_as_suffix or set(entries) != set(list_pieces(content)):
+        return None
     fast = SpmConverter.build_tokenizer_from_spm_proto(proto, {piece.piece: i for i, piece in enumerate(proto.pieces)})
-    pieces, entries = list_pieces(content), entry_names(tokenizer.dictionary)
-    if extra := sorted(set(entries) - set(pieces)):
-        raise ValueError(f"the dictionary has {len(extra):,} tokens that the model lacks, such as {extra[0]!r}")
-    return _add_dictionary(fast, entries, pieces)
+    return _add_dictionary(fast, entries)
 
 
-def _add_dictionary(
-    fast: tokenizers.Tokenizer, entries: Sequence[str], needed: Collection[str]
-) -> tokenizers.Tokenizer:
-    """The tokenizer with the IDs of a dictionary and its special tokens; ValueError if the dictionary lacks a token.
-
-    Args:
-        entries: names of ``dict.txt``.
-        needed: tokens that text can have.
-    """
-    if missing := sorted(set(needed) - set(entries)):
-        raise ValueError(f"the dictionary lacks {len(missing):,} tokens of the tokenizer, such as {missing[0]!r}")
+def _add_dictionary(fast: tokenizers.Tokenizer, entries: Sequence[str]) -> tokenizers.Tokenizer:
+    """The tokenizer with the IDs of a dictionary, whose entries include all of its tokens, and special tokens."""
     # The space before <mask> belongs to the masked word.
     fast.add_special_tokens([tokenizers.AddedToken(SYMBOLS[-1], lstrip=True, normalized=False)])
     names = list(dict.fromkeys([*SYMBOLS[:FIRST_ID], *entries, SYMBOLS[-1]]))
-    content = rewrite(json.loads(fast.to_str()), names, names)
-    return tokenizers.Tokenizer.from_str(content.decode())
+    return tokenizers.Tokenizer.from_str(rewrite(json.loads(fast.to_str()), names, names).decode())

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 from ..signals import handle, hangup_signals
-from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, reproduce, submit
+from . import analyze, benchmark, convert, evaluate, export, finetune, linearize, path, plan, prepare, reproduce, submit
 from .parsers import HelpFormatter, Parser
 
 NAME = "fairseq-linformer"
@@ -35,7 +35,20 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (prepare, plan, submit, finetune, evaluate, convert, linearize, analyze, benchmark, reproduce, path):
+    for command in (
+        prepare,
+        convert,
+        linearize,
+        finetune,
+        evaluate,
+        export,
+        plan,
+        submit,
+        analyze,
+        benchmark,
+        reproduce,
+        path,
+    ):
         command.add_parser(commands)
     return parser
 

@@ -24,7 +24,7 @@ def add_parser(commands) -> None:
         evaluate checkpoint_best.pt reviews.tsv --text-column review --predictions out.jsonl
         evaluate checkpoint_best.pt --perplexity data/own/shard0""",
     )
-    model = "fairseq checkpoint, folder of transformers or `convert to-onnx`, or model name on the Hugging Face hub"
+    model = "fairseq checkpoint, folder of transformers or `export --onnx`, or model name on the Hugging Face hub"
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help=model)
     data = parser.add_mutually_exclusive_group(required=True)
     data.add_argument(

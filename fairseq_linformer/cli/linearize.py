@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="train in mixed precision: fp16 on a GPU, bf16 on a CPU (slow without bf16 instructions)",
     )
-    add_model_options(parser, required=False, seed_use="random initializations and of the order of the blocks")
+    add_model_options(parser, seed_use="random initializations and of the order of the blocks")
     parser.set_defaults(run=_linearize)
 
 

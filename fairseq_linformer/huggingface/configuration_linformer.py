@@ -33,9 +33,6 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
         fairseq: configuration and metadata of the fairseq checkpoint; None if there is none.
         kwargs: fields of ``LinformerConfig`` and ``HeadConfig``, also under their names in ``attribute_map``, and the
             common arguments of configurations (``id2label``, ...).
-
-    Raises:
-        ValueError: a value is not allowed; the message names the field, what is allowed and the value.
     """
 
     model_type = "linformer"
@@ -57,8 +54,6 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
             setattr(self, field.name, kwargs.pop(field.name, default))
         self.to_linformer_config()  # validates the shape
         check_values(HeadConfig, self)
-        if classifier_inner_dim is not None and (type(classifier_inner_dim) is not int or classifier_inner_dim < 1):
-            raise ValueError(f"classifier_inner_dim must be an integer of at least 1, got {classifier_inner_dim!r}")
         self.classifier_inner_dim = classifier_inner_dim
         self.classification_head_name = classification_head_name
         self.fairseq = fairseq

@@ -17,11 +17,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
-from transformers.utils import SAFE_WEIGHTS_NAME, cached_file, can_return_tuple
+from transformers.utils import can_return_tuple
 
 from ..modules.encoder import LinformerEncoder, init_bert_weights
 from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
@@ -30,7 +29,6 @@ from .configuration_linformer import LinformerPreTrainedConfig
 
 _LEARNING_OPTIONS = ("freeze_projections", "projection_lr_scale")
 """Options that determine how a file stores E and F: as a matrix, or as ``start``, ``scale`` and ``delta``."""
-_PROJECTION = re.compile(r"\.[EF]\.(?:heads\.\d+\.)?\w+$")
 _OLD_MATRIX = re.compile(r"\.[EF]\.(?:heads\.\d+\.)?weight$")
 _LOCATION_OPTIONS = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
 
@@ -79,17 +77,12 @@ class LinformerPreTrainedModel(PreTrainedModel):
             pretrained_model_name_or_path, *model_args, config=config, output_loading_info=True, **kwargs
         )
         if any(_OLD_MATRIX.search(key) for key in report["unexpected_keys"]):
-            location = {name: kwargs[name] for name in _LOCATION_OPTIONS if name in kwargs}
-            model._load_old_projections(cached_file(pretrained_model_name_or_path, SAFE_WEIGHTS_NAME, **location))
+            raise ValueError(
+                f"{pretrained_model_name_or_path} was exported before version 0.3; run `fairseq-linformer convert` on "
+                "it, and export the result"
+            )
         model = model._with_options(options)
         return (model, report) if wants_report else model
-
-    def _load_old_projections(self, path: str) -> None:
-        """Load E and F of version 0.2, which stored ``weight``, ``start`` and ``scale``, from a safetensors file."""
-        state = {key.removeprefix("linformer."): value for key, value in load_file(path).items()}
-        self.base_model.load_state_dict(
-            {key: value for key, value in state.items() if _PROJECTION.search(key)}, strict=False
-        )
 
     def _with_options(self, options: dict[str, Any]):
         """This model, or a copy with other options and the same E and F."""
@@ -150,28 +143,9 @@ class LinformerPreTrainedModel(PreTrainedModel):
     def set_input_embeddings(self, value: nn.Embedding) -> None:
         self.base_model.encoder.embed_tokens = value
 
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args, **kwargs):
-        if new_num_tokens not in (None, self.config.vocab_size):
-            raise ValueError(
-                f"new_num_tokens must be {self.config.vocab_size}, since the dictionary cannot be resized, got "
-                f"{new_num_tokens}"
-            )
-        return self.get_input_embeddings()
-
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs=None, every_n_layers=1, offload=False):
-        """Recompute each layer in the backward pass instead of storing its activations.
-
-        Args:
-            gradient_checkpointing_kwargs: must be ``use_reentrant=False``, the default.
-            every_n_layers: must be 1.
-            offload: keep the stored inputs of layers in host memory.
-        """
-        if (gradient_checkpointing_kwargs or {"use_reentrant": False}) != {"use_reentrant": False}:
-            raise ValueError(
-                f"gradient_checkpointing_kwargs must be {{'use_reentrant': False}}, got {gradient_checkpointing_kwargs}"
-            )
-        if every_n_layers != 1:
-            raise ValueError(f"every_n_layers must be 1, got {every_n_layers}")
+        """Recompute each layer in the backward pass instead of storing its activations; with ``offload``, keep the
+        stored inputs of layers in host memory. The other arguments have no effect."""
         config = self.base_model.encoder.config
         config.checkpoint_activations, config.offload_activations = True, offload
 
@@ -221,10 +195,6 @@ class LinformerModel(LinformerPreTrainedModel):
             ``last_hidden_state`` (B, n, d), or (B, 1, d) with ``first_only`` and without hidden states; values at
             padding are meaningless. ``hidden_states``: the input of the first layer and the output of each, as in
             fairseq before the last norm of a pre-norm model.
-
-        Raises:
-            ValueError: the input is too long, not (B, n), or padded on the left; both or neither of ``input_ids`` and
-                ``inputs_embeds`` are passed; ``output_attentions`` is True.
         """
         if self.config.output_attentions if output_attentions is None else output_attentions:
             raise ValueError(
@@ -232,12 +202,8 @@ class LinformerModel(LinformerPreTrainedModel):
             )
         hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         if input_ids is not None and inputs_embeds is None:
-            if input_ids.dim() != 2:
-                raise ValueError(f"input_ids must have the shape (B, n), got {tuple(input_ids.shape)}")
             tokens, padding = input_ids, input_ids.eq(self.config.padding_idx)
         elif inputs_embeds is not None and input_ids is None:
-            if inputs_embeds.dim() != 3:
-                raise ValueError(f"inputs_embeds must have the shape (B, n, d), got {tuple(inputs_embeds.shape)}")
             tokens = inputs_embeds[..., 0]
             padding = torch.zeros_like(tokens, dtype=torch.bool)
         else:

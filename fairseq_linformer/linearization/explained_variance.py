@@ -1,7 +1,6 @@
 """Explained variance of a teacher's features, on held-out text."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from ..checkpoints.models import build_model, open_checkpoint
 from ..models.distillation import Teacher, get_hidden_states
-from ..models.shapes import EMBEDDINGS, count_layers, max_positions
 from ..progress import progress_bar
 
 
@@ -24,33 +22,16 @@ def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: in
     Args:
         teacher, student: fairseq checkpoints of equal width and number of layers.
         data: folder with ``dict.txt`` and the validation split.
-        n: tokens per block.
+        n: tokens per block, at most the n of both.
         tokens: stop after the batch that reaches this number, padding included.
 
     Returns:
         R^2 of each layer, first to last; not finite without variance.
-
-    Raises:
-        ValueError: a file is missing, or the models or the data do not fit.
     """
-    checkpoint = open_checkpoint(student)
-    state = checkpoint["model"]
-    positions = max_positions(state)
-    if not 2 <= n <= positions:
-        raise ValueError(f"tokens_per_sample must be between 2 and the student's {positions}, got {n}")
     task = MaskedLMTask.setup_task(OmegaConf.structured(MaskedLMConfig(data=str(data), tokens_per_sample=n, seed=1)))
-    teacher_model = Teacher(str(teacher))
+    teacher_model, model = Teacher(str(teacher)), build_model(open_checkpoint(student)).eval()
     teacher_model.check_task(task.source_dictionary, n, str(data))
-    shape, expected = (count_layers(state), state[EMBEDDINGS].size(1)), (teacher_model.layers, teacher_model.width)
-    if shape != expected:
-        raise ValueError(
-            f"{student} must have the teacher's {expected[0]} layers of width {expected[1]}, got {shape[0]} of width "
-            f"{shape[1]}"
-        )
-    if not (Path(data) / "valid.idx").is_file():
-        raise ValueError(f"{data} has no valid.idx; expected a folder that `prepare pretraining` wrote")
     task.load_dataset("valid")
-    model = build_model(checkpoint).eval()
     measured = ExplainedVariance(teacher_model.layers, teacher_model.width)
     iterator = task.get_batch_iterator(task.dataset("valid"), max_tokens=max(n, 4096), max_positions=n, num_workers=0)
     batches, pad, num_tokens = iterator.next_epoch_itr(shuffle=False), task.source_dictionary.pad(), 0

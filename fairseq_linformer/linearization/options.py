@@ -1,17 +1,23 @@
-"""Options of ``linearize``."""
+"""Options of ``linearize``, and OUT/origin.json: source, text and options, which a rerun must have again."""
 
-import math
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..training.job import DEVICES
+from ..checkpoints.to_linformer import converted_init
+from ..data.tokenizer_files import DICTIONARY
+from ..files import read_json, sha256
 
 TRAINING_OPTIONS = ("batch_size", "lr", "short_seq_prob", "amp")
 """Options that have no effect without updates."""
 SHORT_SEQ_PROB = 0.5
 """Default probability that a batch is split into shorter blocks."""
+ORIGIN = "origin.json"
+_TEXT_FILES = (DICTIONARY, "train.idx", "valid.idx")
+"""Files of a text that identify it: small ones, with the length of every sentence."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +32,12 @@ class Linearization:
         batch_size: blocks per update.
         max_update: number of updates; 0 converts without training.
         lr: peak learning rate; it decays linearly to 0.
-        short_seq_prob: probability that a batch is split into shorter blocks, see ``distillation/short_blocks.py``.
+        short_seq_prob: probability that a batch is split into shorter blocks, see ``models/distillation.py``.
         seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
         amp: train in mixed precision, with bf16 on a CPU and fp16 on a GPU.
         measure_at: updates after which the explained variance is measured too, ascending multiples of the first; a
             checkpoint is kept at each multiple and at the end of each epoch.
-
-    Raises:
-        ValueError: a value is out of range.
     """
 
     source: str
@@ -51,26 +54,48 @@ class Linearization:
     measure_at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, lowest in (("batch_size", 1), ("max_update", 0)):
-            if getattr(self, name) < lowest:
-                raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
-        if self.measure_at and not self.max_update:
-            raise ValueError(f"measure_at must be empty without updates, got {self.measure_at}")
-        if list(self.measure_at) != sorted({u for u in self.measure_at if 0 < u < self.max_update}):
-            raise ValueError(
-                f"measure_at must be ascending and between 1 and {self.max_update - 1}, got {self.measure_at}"
-            )
-        if any(update % self.measure_at[0] for update in self.measure_at):
-            raise ValueError(f"measure_at must be multiples of its first value, got {self.measure_at}")
-        if not 0 < self.lr < math.inf:
-            raise ValueError(f"lr must be a finite number above 0, got {self.lr}")
-        if not 0 <= self.short_seq_prob < 1:
-            raise ValueError(f"short_seq_prob must be in [0, 1), got {self.short_seq_prob}")
-        if not 0 <= self.seed < 1 << 32:
-            raise ValueError(f"seed must be between 0 and {(1 << 32) - 1}, got {self.seed}")
-        if self.device not in DEVICES:
-            raise ValueError(f"device must be one of {', '.join(DEVICES)}, got {self.device}")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device must be cpu if PyTorch sees no GPU, got cuda")
-        if self.tokens_per_sample is not None and self.tokens_per_sample < 2:
-            raise ValueError(f"tokens_per_sample must be at least 2, got {self.tokens_per_sample}")
+        for name, is_allowed, allowed in (
+            ("batch_size", self.batch_size >= 1, "at least 1"),
+            ("max_update", self.max_update >= 0, "at least 0"),
+            ("lr", 0 < self.lr < float("inf"), "a finite number above 0"),
+            ("short_seq_prob", 0 <= self.short_seq_prob < 1, "in [0, 1)"),
+            ("seed", 0 <= self.seed < 1 << 32, f"between 0 and {(1 << 32) - 1}"),
+            ("device", self.device == "cpu" or torch.cuda.is_available(), "cpu if PyTorch sees no GPU"),
+        ):
+            if not is_allowed:
+                raise ValueError(f"{name} must be {allowed}, got {getattr(self, name)}")
+
+    def describe(self) -> dict[str, Any]:
+        """The options as JSON has them, without source and text."""
+        values = {key: value for key, value in asdict(self).items() if key not in ("source", "text")}
+        model = {key: value for key, value in self.model.items() if key != "projection_init"}
+        values |= {"model": model, "projection_init": converted_init(self.model)}
+        described: dict[str, Any] = json.loads(json.dumps(values))
+        return described
+
+
+def name_source(options: Linearization) -> str:
+    """The name of a file or folder, or the full name of a model on the hub."""
+    return Path(options.source).name if Path(options.source).exists() else options.source
+
+
+def describe_origin(options: Linearization) -> dict[str, Any]:
+    """Source, checksums of the text and of a checkpoint, and options."""
+    source = Path(options.source)
+    checksum = {"source_sha256": sha256(source)} if source.is_file() else {}
+    text = {name: sha256(path) for name in _TEXT_FILES if (path := Path(options.text) / name).is_file()}
+    return {"source": name_source(options), **checksum, "text": text, **options.describe()}
+
+
+def check_origin(options: Linearization, out: Path) -> None:
+    """Raise ValueError if OUT was started with another source, text or option."""
+    stored, current = (
+        {**origin.pop("model"), **origin} for origin in (read_json(out / ORIGIN), describe_origin(options))
+    )
+    if not Path(options.source).is_file():  # a finished OUT does not need it
+        stored.pop("source_sha256", None)
+    for key in ("max_update", *sorted({*stored, *current})):  # it changes which others have an effect
+        expected, value = (each.get(key) for each in (stored, current))
+        if expected != value:
+            values = "" if key == "text" else f": {expected}, not {value}"
+            raise ValueError(f"{out} was started with another {key}{values}; pass that one, or choose another OUT")

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from fairseq.data import Dictionary
 
-from ..files import write_lines
-
 
 def read_dictionary(path) -> Dictionary:
     """Read a dictionary.
@@ -77,15 +75,3 @@ def read_labels(path, classes: int | None = None) -> list[str]:
     if classes is not None and len(names) < classes:
         raise ValueError(f"{path} must have at least {classes} labels, one per class of the head, got {len(names)}")
     return names[:classes]
-
-
-def write_labels(path: Path, labels: list[str]) -> None:
-    """Write a dictionary of labels.
-
-    Raises:
-        ValueError: labels are empty, on several lines, or equal.
-    """
-    for label in labels:
-        if not label.strip() or "\n" in label or labels.count(label) > 1:
-            raise ValueError(f"labels must be distinct, not empty, and on one line each, got {label!r}")
-    write_lines(path, [f"{label} 1" for label in labels])

@@ -45,8 +45,8 @@ class LinformerRobertaConfig(_DeclaredOptions):
 
     resize_checkpoint: bool = setting(
         False,
-        "resize checkpoints of another max_positions or projected_dim when loading, as `fairseq-linformer convert "
-        "resize` does, and accept another local_window",
+        "resize checkpoints of another max_positions or projected_dim when loading, as `fairseq-linformer convert` "
+        "does, and accept another local_window",
     )
     compressed: Optional[int] = setting(
         None, "authors' plugin: projected_dim is max_positions divided by this value, rounded down"

@@ -55,7 +55,7 @@ def describe_mismatch(model: dict[str, Tensor], checkpoint: dict[str, Tensor], t
     if not group_projections(checkpoint):
         return (
             "the checkpoint must be of linformer_roberta, but has no projections E and F; "
-            "to convert a RoBERTa checkpoint, run `fairseq-linformer convert from-roberta`"
+            "to convert a RoBERTa checkpoint, run `fairseq-linformer convert`"
         )
     if EMBEDDINGS in checkpoint and POSITIONS in checkpoint:
         config = infer_config(model)

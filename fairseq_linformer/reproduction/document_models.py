@@ -111,12 +111,12 @@ def time_models(
 
 def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:
     """Write the graphs of ``GRAPHS`` for inputs of up to n tokens."""
-    from ..checkpoints.onnx_graph import DEFAULT_OPSET, write_graph
+    from ..checkpoints.onnx_graph import write_graph
     from ..checkpoints.onnx_int8 import quantize
 
     for plain, small, window in ((ONNX, INT8, 0), (WINDOWED_ONNX, WINDOWED_INT8, sizes["window"])):
         path = folder / f"{plain}-{n}.onnx"
-        write_graph(_build_classifier(build_config(n, sizes, window)), path, n, DEFAULT_OPSET)
+        write_graph(_build_classifier(build_config(n, sizes, window)), path, n)
         quantize(path, folder / f"{small}-{n}.onnx", external=False)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
+from ..checkpoints.files import MODEL, write_model
+from ..checkpoints.from_transformers import read_transformers
 from ..checkpoints.transformers_encoder import hash_weights
 from ..files import new_folder, read_json, write_json
 from ..linearization.linearize import linearize

@@ -20,8 +20,7 @@ from typing import Any
 import torch
 
 from ..checkpoints.files import LAST, read_checkpoint, training_seconds, write_checkpoint
-from ..checkpoints.resize import resize
-from ..checkpoints.roberta import from_roberta
+from ..checkpoints.to_linformer import from_roberta, resize
 from ..config import PROJECTION_INITS, LinformerConfig
 from ..evaluation.perplexity import SEED, compute_perplexity
 from ..fairseq_log import read_curve

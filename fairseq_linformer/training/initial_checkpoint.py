@@ -4,20 +4,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints.authors import from_authors
+from ..checkpoints.convert import read_source
 from ..checkpoints.files import (
+    MODEL,
     get_architecture,
     get_cfg_section,
     is_fairseq_checkpoint,
     read_checkpoint,
     replace_checkpoint,
+    write_model,
 )
-from ..checkpoints.from_transformers import MODEL, from_transformers
-from ..checkpoints.provenance import collect_provenance
-from ..checkpoints.resize import resize
+from ..checkpoints.provenance import read_origins
+from ..checkpoints.to_linformer import from_authors, resize
 from ..checkpoints.transformers_encoder import hash_weights
 from ..config import POSITIONS_LIMIT
-from ..files import read_json, sha256
+from ..files import new_folder, sha256
 from ..models.options import LinformerRobertaConfig
 from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import EMBEDDINGS, group_projections, head_names, max_positions, upgrade_names
@@ -43,7 +44,7 @@ class InitialCheckpoint:
         vocab_size: number of embeddings.
         overrides: overrides of fairseq-hydra-train that build the model.
         description: fields of ``model`` in a result: n, options of a Linformer, which are empty for RoBERTa, and
-            ``pretraining``, the provenance in the checkpoint with its checksum.
+            ``pretraining``, where the weights come from and the checksum of the checkpoint.
     """
 
     path: Path
@@ -80,8 +81,6 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
             replace_checkpoint(data, start)  # another process may write the same
         path = start if start.exists() else original
     name, options = _model_options(data, is_linformer=bool(group_projections(state)))
-    # Without the versions, which are those installed now.
-    provenance = {key: value for key, value in collect_provenance(content).items() if key != "versions"}
     described = {key: str(options[key] or "") for key in ("projected_dim", "sharing")}
     projection = str(options.get("projection", "linear")) if described["sharing"] else ""
     return InitialCheckpoint(
@@ -97,7 +96,7 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
             "max_positions": max_positions(state),
             **described,
             "projection": projection,
-            "pretraining": {**provenance, "sha256": digest, "heads": head_names(state)},
+            "pretraining": {**read_origins(content), "sha256": digest, "heads": head_names(state)},
         },
     )
 
@@ -126,15 +125,10 @@ def _model_options(checkpoint: dict[str, Any], is_linformer: bool) -> tuple[str,
 def _convert(name: str, starts: Path, dry_run: bool) -> Path:
     """The checkpoint ``STARTS/NAME-CHECKSUM/model.pt`` of a model of ``transformers``, converted unless it exists."""
     folder = starts / f"{Path(name).name}-{hash_weights(name)[:12]}"
-    config = Path(name, "config.json")
     if folder.exists():
         return folder / MODEL
     if dry_run:
         raise ValueError(f"{name} is not converted, and --dry-run writes nothing; run without it, or convert it first")
-    if config.is_file() and read_json(config).get("model_type") == "linformer":
-        from ..checkpoints.huggingface import from_huggingface  # imports transformers, which takes seconds
-
-        from_huggingface(name, folder)
-    else:
-        from_transformers(name, folder, arch="roberta")
+    with new_folder(folder) as new:
+        write_model(new, *read_source(name))
     return folder / MODEL

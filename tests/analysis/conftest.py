@@ -8,7 +8,7 @@ import torch
 from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.sentences import Sentences
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
-from fairseq_linformer.checkpoints.roberta import from_roberta
+from fairseq_linformer.checkpoints.to_linformer import from_roberta
 
 from ..checkpoint_fixtures import write_sentencepiece
 

@@ -209,51 +209,46 @@ CASES: list[Case] = [
         """,
     ),
     *section(
-        "convert from-roberta",
-        "options and checkpoints",
+        "convert",
+        "options, checkpoints and folders",
         "",
         """
-        rob/model.pt x.pt --projected-dim 8,8,8 -> projected_dim .*8,8,8
-        rob/model.pt x.pt --projected-dim 8 --local-window 32 -> local_window .*32
-        rob/model.pt text.txt --projected-dim 8 -> text.txt already exists
-        mlm/model.pt x.pt --projected-dim 8 -> Linformer
-        """,
-    ),
-    *section(
-        "convert from-transformers",
-        "options and folders",
-        "",
-        """
+        nowhere.pt out -> nowhere.pt is not a file
         ./nowhere out -> ./nowhere is not a folder
-        bert out --arch roberta --projected-dim 8 -> projected_dim must be unset
+        rob/model.pt bad/full -> bad/full must be a new or empty folder
+        rob/model.pt text.txt/out -> text.txt is not a folder
+        rob/model.pt out --projected-dim 33 -> projected_dim must .*33
+        rob/model.pt out --local-window 32 -> local_window .*32
+        rob/model.pt out --seed -1 -> seed .*-1
+        rob/model.pt out --arch roberta -> rob/model.pt would stay as it is
+        bert out --arch roberta --projected-dim 8 -> --projected-dim has no effect with --arch roberta
+        mlm/model.pt out --sharing none -> --sharing has no effect with a Linformer
+        mlm/model.pt out --max-positions 0 -> max_positions must be at least 1
+        mlm/model.pt out --max-positions 8 --dictionary nowhere.txt -> nowhere.txt does not exist
+        bert out --dictionary mlm/dict.txt -> --dictionary has no effect on bert
         bad/bert-deep out -> bert-deep: num_hidden_layers must be between 1 and 1,024, got 10000000
+        bad/no-cfg.pt out -> neither 'cfg'
+        hf out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
         """,
     ),
     *section(
-        "convert resize", "options", "", "mlm/model.pt x.pt --max-positions 0 -> max_positions must be at least 1"
-    ),
-    *section(
-        "convert to-huggingface",
-        "options and runs",
+        "export",
+        "options, checkpoints and folders",
         "",
         """
+        mlm/model.pt out --head topic -> head 'topic'
         mlm/model.pt out --dictionary bad/dict.txt -> dict.txt must be the tokenizer's dictionary
-        mlm/model.pt out --labels bad/dict.txt -> labels .*dict.txt
+        mlm/model.pt out --labels bad/dict.txt -> --labels has no effect
+        mlm/model.pt out --no-tokenizer --dictionary mlm/dict.txt -> --dictionary
+        mlm/model.pt out --int8 -> --int8 and --max-positions need --onnx
+        rob/model.pt out -> roberta|Linformer
+        hf out -> hf is not a file; expected a fairseq checkpoint
         bad/run/checkpoints/model.pt out -> result.json is not JSON
+        bert out --onnx -> 'bert'
+        hf out --onnx --max-positions 99 -> --max-positions must .*\\(16\\), got 99
+        hf out --onnx --dictionary mlm/dict.txt -> hf has its own tokenizer and labels
         """,
     ),
-    *section(
-        "convert to-onnx",
-        "options and models",
-        "",
-        """
-        bert out -> 'bert'
-        hf out --opset 17 -> --opset must be between 18 and 23, got 17
-        hf out --max-positions 99 -> --max-positions must .*\\(16\\), got 99
-        hf out --dictionary mlm/dict.txt -> --dictionary needs a fairseq checkpoint, got the folder hf
-        """,
-    ),
-    *section("convert from-huggingface", "folders", "", "bert out -> model_type .*'bert'"),
     *section(
         "linearize",
         "options and files",
@@ -282,10 +277,24 @@ CASES: list[Case] = [
         "options",
         "--encoder-layers 1 --encoder-embed-dim 64",
         """
-        --lengths 64 --projected-dim 128 -> projected-dim.*128
+        --lengths 64 0 -> at least 1, got 0
+        --lengths 64 --projected-dim 128 -> --projected-dim .*64
+        --lengths 64 --projected-dim 8 --local-window 64 -> local_window .*64
+        --encoder-embed-dim 100 -> 64, got 100
+        --device cuda -> --device
+        --lengths 64 --projected-dim 8 --out text.txt -> text.txt
         """,
     ),
-    *section("benchmark finetuning", "data", "out", "--data bad/folder -> --data.*bad/folder"),
+    *section(
+        "benchmark processes",
+        "options and data",
+        "",
+        """
+        --models authors --lengths 512 --projected-dim 200 -> projected_dim .*200
+        --dtype fp16 -> --dtype .*fp16
+        --data bad/folder -> --data.*bad/folder
+        """,
+    ),
     *section(
         "reproduce",
         "experiments, scales and data",

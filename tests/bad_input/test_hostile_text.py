@@ -5,8 +5,8 @@ import re
 import pytest
 import yaml
 
-from fairseq_linformer.checkpoints.model_card import build_model_card
-from fairseq_linformer.config import LinformerConfig
+from fairseq_linformer.checkpoints.model_card import build_card
+from fairseq_linformer.huggingface import LinformerPreTrainedConfig
 
 HOSTILE = "</td></script><script>alert(1)</script><img src=x onerror=alert(1)>[a](javascript:alert(1))\"'|`&"
 
@@ -14,15 +14,28 @@ HOSTILE = "</td></script><script>alert(1)</script><img src=x onerror=alert(1)>[a
 @pytest.mark.parametrize("license", [HOSTILE, "mit\npipeline_tag: evil", "[mit]"])
 def test_model_card(license):
     details = {
-        "cfg": {"model": {"_name": HOSTILE}, "task": {"_name": HOSTILE, "data": f"a\nb {HOSTILE}"}},
-        "imported": {"name": HOSTILE, "hub": HOSTILE, "license": license, "sha256": HOSTILE, "lm_head": "new"},
-        **dict.fromkeys(("num_updates", "epoch", "val_loss", "best"), HOSTILE),
-        "versions": {"fairseq": HOSTILE, "fairseq_linformer": HOSTILE},
+        "imported": {"name": HOSTILE, "hub": HOSTILE, "license": license, "sha256": HOSTILE, "lm_head": HOSTILE},
+        "finetuned": {"data": f"a\nb {HOSTILE}", "commit": HOSTILE, "splits": {}},
+        "versions": {"fairseq_linformer": HOSTILE},
     }
-    card = build_model_card(details, LinformerConfig(vocab_size=9), HOSTILE, [HOSTILE, "b"], True)
-    _, front, body = card.split("---\n", 2)
-    front = yaml.safe_load(front)
-    assert (front["license"], front["base_model"], front["pipeline_tag"]) == (license, HOSTILE, "text-classification")
-    assert not re.search(r"<(script|img|/)|[^\\]\[a\]\(", body)
-    cells = [len(re.findall(r"(?<!\\)\|", line)) for line in body.splitlines() if line.startswith("|")]
-    assert set(cells) == {3}
+    config = LinformerPreTrainedConfig(
+        vocab_size=9,
+        classification_head_name=HOSTILE,
+        id2label={0: HOSTILE, 1: "b"},
+        fairseq=details,
+        architectures=["LinformerForSequenceClassification"],
+    )
+    for onnx in (None, {"max_positions": 9, "int8": True}):
+        _, front, body = build_card(config, "fast", onnx).split("---\n", 2)
+        front = yaml.safe_load(front)
+        assert (front["license"], front["base_model"], front["pipeline_tag"]) == (
+            license,
+            HOSTILE,
+            "text-classification",
+        )
+        code = re.search(r"```python\n(.*?)\n```", body, flags=re.DOTALL)[0]  # compiled, it is only a string
+        compile(code.strip("`").removeprefix("python"), "card", "exec")
+        body = body.replace(code, "")
+        assert not re.search(r"<(script|img|/)|[^\\]\[a\]\(", body)
+        cells = [len(re.findall(r"(?<!\\)\|", line)) for line in body.splitlines() if line.startswith("|")]
+        assert set(cells) == {3}

@@ -52,9 +52,9 @@ def world(masked_lm, classifier, pieces, glue, masked_lm_folder, classifier_fold
 
 
 def _write_roberta(world: Path) -> None:
-    from fairseq_linformer.checkpoints.from_transformers import from_transformers
+    from fairseq_linformer.checkpoints.convert import convert
 
-    from_transformers(str(world / "bert"), world / "rob", arch="roberta")
+    convert(str(world / "bert"), world / "rob", arch="roberta")
 
 
 def _write_damaged(world: Path, bad: Path) -> None:

@@ -23,10 +23,10 @@ from ..forked_worker import forget_temporary_folder
 
 COMMANDS = [
     "evaluate cls/model.pt rows.tsv --device cpu --predictions {out}.tsv",
-    "convert to-huggingface mlm/model.pt {out}",
-    "convert from-huggingface hf {out}",
-    "convert from-transformers bert {out}",
-    "convert resize mlm/model.pt {out}.pt --max-positions 32",
+    "export mlm/model.pt {out}",
+    "convert hf {out}",
+    "convert bert {out}",
+    "convert mlm/model.pt {out} --max-positions 32",
     "prepare sentencepiece {out} --source text.txt --vocab-size 30",
     "prepare pretraining {out} --source {documents} --valid-share 0.2 --sentencepiece-model spm.model",
 ]

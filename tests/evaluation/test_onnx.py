@@ -1,4 +1,4 @@
-"""A folder of ``convert to-onnx`` is evaluated as the model that it was exported from."""
+"""A folder of ``export --onnx`` is evaluated as the model that it was exported from."""
 
 import json
 import re

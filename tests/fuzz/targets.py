@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from fairseq_linformer.checkpoints import huggingface
+from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
-from fairseq_linformer.checkpoints.provenance import collect_provenance
+from fairseq_linformer.checkpoints.provenance import read_origins
 from fairseq_linformer.checkpoints.transformers_loading import read_weight_files
 from fairseq_linformer.data.documents import read_documents, split_paragraphs
 from fairseq_linformer.data.sources import locate_source, parse_source
@@ -72,7 +72,7 @@ def _tsv_task(path: Path) -> None:
 
 
 def _checkpoint(path: Path) -> None:
-    collect_provenance(read_checkpoint(path))
+    read_origins(read_checkpoint(path))
     current = open_checkpoint(path)
     try:
         build_model(current)
@@ -81,7 +81,7 @@ def _checkpoint(path: Path) -> None:
 
 
 def _exported(path: Path) -> None:
-    huggingface.from_huggingface(path.parent, path.parent.parent / "out")
+    convert(path.parent, path.parent.parent / "out")
     shutil.rmtree(path.parent.parent / "out")
 
 

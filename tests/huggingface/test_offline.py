@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_linformer.checkpoints.huggingface import from_huggingface
+from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.huggingface.exported_code import flatten_imports, read_source_files
 
 from .. import fairseq_commands
@@ -62,7 +62,7 @@ def test_exported_folder_works_without_fairseq_and_this_package(
     assert run.returncode == 0 and "as expected" in run.stdout, run.stderr[-3000:]
     # A copy saved there is imported into fairseq unchanged.
     for folder, source in (("mlm", masked_lm), ("cls", classifier)):
-        from_huggingface(tmp_path / "saved" / folder, tmp_path / "back" / folder)
+        convert(tmp_path / "saved" / folder, tmp_path / "back" / folder)
         state = fairseq_commands.load(tmp_path / "back" / folder, "model.pt")["model"]
         before = fairseq_commands.load(source)["model"]
         assert state.keys() == before.keys() and all(torch.equal(state[key], before[key]) for key in before)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
-from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
+from fairseq_linformer.checkpoints.convert import convert
+from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -58,7 +59,6 @@ VARIANTS = {
     "random": "--projection random --sharing key-value",
     "normal": "--projection-init normal",
     "local window, graded": "--local-window 3 --projected-dim 6 --projection-init graded",
-    "sizes ignored": "--window-sizes ignored",
     "frozen": "--freeze-projections",
     "full rate": "--projection-lr-scale 1.0 --projected-dim 16",
 }
@@ -73,7 +73,7 @@ def compare(folder, data, out):
         for tokens in (TOKENS, SINGLE):
             features = theirs.extract_features(tokens)
             torch.testing.assert_close(real(encoder(tokens).last_hidden_state, tokens), real(features, tokens), **CLOSE)
-    from_huggingface(out, out.with_name("back"))
+    convert(out, out.with_name("back"))
     back, before = (
         torch.load(path, weights_only=True)
         for path in (out.with_name("back") / "model.pt", folder / "checkpoint_last.pt")
@@ -130,7 +130,7 @@ def test_authors_checkpoint_is_exported_and_imported(mlm_data, tmp_path):
     )
     with torch.no_grad():
         torch.testing.assert_close(model(SINGLE).logits, logits, **CLOSE)
-    from_huggingface(tmp_path / "out", tmp_path / "back")
+    convert(tmp_path / "out", tmp_path / "back")
     hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt")
 
 
@@ -190,24 +190,13 @@ def test_losses_and_tuples():
 
 
 def test_transformers_names():
+    names = "max_position_embeddings num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
     config = LinformerPreTrainedConfig(
-        vocab_size=9,
-        max_position_embeddings=8,
-        projected_dim=2,
-        num_hidden_layers=1,
-        hidden_size=4,
-        num_attention_heads=2,
-        intermediate_size=8,
-        hidden_dropout_prob=0.25,
+        vocab_size=9, projected_dim=2, hidden_dropout_prob=0.25, **dict(zip(names, (8, 1, 4, 2, 6)))
     )
     shape = config.to_linformer_config()
-    assert (shape.max_positions, shape.layers, shape.embed_dim, shape.ffn_embed_dim, shape.dropout) == (
-        8,
-        1,
-        4,
-        8,
-        0.25,
-    )
+    sizes = (shape.max_positions, shape.layers, shape.embed_dim, shape.attention_heads, shape.ffn_embed_dim)
+    assert sizes == (8, 1, 4, 2, 6) and shape.dropout == 0.25
     assert (config.hidden_size, config.num_hidden_layers, config.pad_token_id) == (4, 1, 1)
 
 
@@ -235,21 +224,10 @@ def test_missing_weights_are_initialized(train_checkpoint, tmp_path):
     [
         (lambda m: m(torch.full((1, 17), 5)), "at most 16 positions.* got 17"),
         (lambda m: m(), "input_ids and inputs_embeds"),
-        (lambda m: m(torch.tensor([5, 6])), r"input_ids must have the shape \(B, n\), got \(2,\)"),
-        (
-            lambda m: m(inputs_embeds=torch.zeros(3, 16)),
-            r"inputs_embeds must have the shape \(B, n, d\), got \(3, 16\)",
-        ),
         (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask .* got \(1, 1, 4, 4\)"),
         (lambda m: m(SINGLE, output_attentions=True), "output_attentions .* got True"),
-        (lambda m: m.resize_token_embeddings(50), "new_num_tokens .* got 50"),
-        (lambda m: m.gradient_checkpointing_enable({"use_reentrant": True}), "gradient_checkpointing_kwargs.*True"),
-        (lambda m: m.gradient_checkpointing_enable(every_n_layers=2), "every_n_layers .* got 2"),
         (lambda m: small(sharing="rowwise"), "sharing .* got 'rowwise'"),
         (lambda m: small(pooler_dropout=1.5), "pooler_dropout .* got 1.5"),
-        (lambda m: small(pooler_activation_fn="swish"), "pooler_activation_fn .* got 'swish'"),
-        (lambda m: small(classifier_inner_dim=0), "classifier_inner_dim .* got 0"),
-        (lambda m: small(classifier_inner_dim="8"), "classifier_inner_dim .* got '8'"),
         (lambda m: small(freeze_projections="false"), "freeze_projections must be true or false, got 'false'"),
     ],
 )

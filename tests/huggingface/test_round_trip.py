@@ -7,12 +7,13 @@ from argparse import Namespace
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
-from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
-from fairseq_linformer.checkpoints.model_card import build_model_card
-from fairseq_linformer.config import LinformerConfig
+from fairseq_linformer.checkpoints.convert import convert
+from fairseq_linformer.checkpoints.huggingface import to_huggingface
+from fairseq_linformer.checkpoints.model_card import build_card
 from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig
 from fairseq_linformer.models import LinformerRobertaModel
 
@@ -35,26 +36,14 @@ def same_bits(folder, source, name="model.pt"):
 def test_same_bits(sharing, options, train_checkpoint, tmp_path):
     source = train_checkpoint("--sharing", sharing, *options)
     to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
-    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    convert(tmp_path / "hf", tmp_path / "back")
     same_bits(tmp_path / "back", source)
     # Through a model of transformers, and in shards.
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
     model.save_pretrained(tmp_path / "saved", max_shard_size="8KB")
     assert len(list((tmp_path / "saved").glob("*.safetensors"))) > 1
-    from_huggingface(tmp_path / "saved", tmp_path / "again")
+    convert(tmp_path / "saved", tmp_path / "again")
     same_bits(tmp_path / "again", source)
-
-
-@pytest.mark.slow
-def test_architecture_named_like_the_model(train_checkpoint, mlm_data, tmp_path):
-    # fairseq merges its configuration differently from that of linformer_roberta_tiny.
-    source = train_checkpoint("--arch", "linformer_roberta", "--encoder-layers", "1")
-    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
-    from_huggingface(tmp_path / "hf", tmp_path / "back")
-    same_bits(tmp_path / "back", source)
-    tokens = torch.tensor([0, 5, 6, 2])
-    again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
-    assert again.equal(hub(source, mlm_data, bpe="characters").extract_features(tokens))
 
 
 @pytest.mark.slow
@@ -68,14 +57,12 @@ def test_half_precision(train_checkpoint, tmp_path):
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
     assert {p.dtype for p in model.parameters()} == {torch.float16}
     model.save_pretrained(tmp_path / "saved")
-    from_huggingface(tmp_path / "saved", tmp_path / "back")
+    convert(tmp_path / "saved", tmp_path / "back")
     same_bits(tmp_path / "back", tmp_path / "half")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [(), ("--projection", "mean-pool"), ("--sharing", "none", "--projected-dim", "5/8")]
-)
+@pytest.mark.parametrize("options", [("--projection", "mean-pool"), ("--sharing", "none", "--projected-dim", "5/8")])
 def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
     """Checkpoints and exported folders of version 0.2 lack ``window_options``, which are then all off."""
     checkpoint = fairseq_commands.load(train_checkpoint(*options))
@@ -87,14 +74,14 @@ def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
     stored = {key: weights.pop(key).tolist() for key in list(weights) if key.endswith(".window_options")}
     assert stored and set(map(tuple, stored.values())) == {(0, 0, 0)}
     save_file(weights, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
-    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    convert(tmp_path / "hf", tmp_path / "back")
     tokens = torch.tensor([0, 5, 6, 2])
     again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
     assert again.equal(hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharing", ["none", "headwise", "layerwise"])
+@pytest.mark.parametrize("sharing", ["none", "layerwise"])
 def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
     """Before version 0.3, E = start + scale * (weight - start) was stored."""
     checkpoint = fairseq_commands.load(train_checkpoint("--sharing", sharing, "--projection-lr-scale", "0.25"))
@@ -120,10 +107,9 @@ def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
     matrices = {key: value for key, value in old.items() if re.search(r"\.[EF]\.weight", key)}
     weights |= {key.replace("encoder.sentence_encoder", "linformer.encoder"): matrices[key] for key in matrices}
     save_file(weights, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
-    for model_class in (AutoModel, AutoModelForMaskedLM):
-        model = model_class.from_pretrained(tmp_path / "hf").base_model.eval()
-        torch.testing.assert_close(model(tokens).last_hidden_state, expected, rtol=0, atol=1e-5)
-    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    with pytest.raises(ValueError, match="hf was exported before version 0.3; run `fairseq-linformer convert`"):
+        AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
+    convert(tmp_path / "hf", tmp_path / "back")
     again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
     torch.testing.assert_close(again, expected, rtol=0, atol=1e-6)
 
@@ -131,7 +117,7 @@ def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
 @pytest.mark.slow
 def test_fairseq_continues_training(masked_lm, masked_lm_folder, pieces, tmp_path, caplog):
     back = tmp_path / "back"
-    from_huggingface(masked_lm_folder, back)
+    convert(masked_lm_folder, back)
     for name in ("dict.txt", "sentencepiece.bpe.model"):
         assert (back / name).read_bytes() == (masked_lm / name).read_bytes()
     same_bits(back, masked_lm)
@@ -143,23 +129,9 @@ def test_fairseq_continues_training(masked_lm, masked_lm_folder, pieces, tmp_pat
     losses = []
     for path in (masked_lm / "checkpoint_last.pt", back / "model.pt"):
         caplog.clear()
-        fairseq_commands.command(
-            "validate",
-            pieces,
-            "--user-dir",
-            fairseq_commands.PLUGIN,
-            "--task",
-            "masked_lm",
-            "--path",
-            path,
-            "--batch-size",
-            8,
-            "--cpu",
-            "--num-workers",
-            0,
-            "--log-format",
-            "json",
-        )
+        options = "--task masked_lm --batch-size 8 --cpu --num-workers 0 --log-format json".split()
+        plugin = ["--user-dir", fairseq_commands.PLUGIN]
+        fairseq_commands.command("validate", pieces, *plugin, "--path", path, *options)
         losses.append(fairseq_commands.last_number(caplog.text, "valid_loss"))
     assert losses[0] == losses[1]
 
@@ -172,7 +144,7 @@ def test_fairseq_continues_training(masked_lm, masked_lm_folder, pieces, tmp_pat
 
 def test_heads_are_exported_and_imported(classifier, classifier_folder, tmp_path):
     back = tmp_path / "back"
-    from_huggingface(classifier_folder, back)
+    convert(classifier_folder, back)
     same_bits(back, classifier)
     again = LinformerRobertaModel.from_pretrained(str(back), "model.pt", str(back)).eval()
     tokens = torch.tensor([0, 5, 6, 2])
@@ -201,7 +173,7 @@ def test_one_of_several_heads(classifier, tmp_path):
             checkpoint["model"][f"classification_heads.{head}.out_proj.weight"]
         )
         assert model.config.id2label == {i: f"LABEL_{i}" for i in range(classes)}
-        from_huggingface(tmp_path / head, tmp_path / f"{head}-back")
+        convert(tmp_path / head, tmp_path / f"{head}-back")
         same_bits(tmp_path / f"{head}-back", tmp_path / "two")
 
 
@@ -223,46 +195,64 @@ def test_regression(pieces, tmp_path):
     tokens = torch.tensor([[0, 5, 6, 2]])
     expected = hub(source, data).predict("sentence_classification_head", tokens, return_logits=True)
     torch.testing.assert_close(model(tokens).logits, expected, rtol=0, atol=1e-5)
-    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    convert(tmp_path / "hf", tmp_path / "back")
     same_bits(tmp_path / "back", source)
     assert LinformerRobertaModel.from_pretrained(str(tmp_path / "back"), "model.pt", str(tmp_path / "back"))
 
 
 def test_model_card(classifier, classifier_folder, tmp_path):
     card = (classifier_folder / "README.md").read_text()
-    extra = fairseq_commands.load(classifier)["extra_state"]
     for row in (
-        "| architecture | linformer_roberta_tiny |",
+        "| n, the longest input | 16 |",
         "| k, the projected dimension | 8 |",
         "| sharing of E and F | headwise |",
-        "| task | sentence_prediction |",
-        "| data | pieces0 |",
-        "| updates | 2 |",
-        "| learning rate | 0.01 |",
-        "| seed | 1 |",
-        "| sentences per batch | 8 |",
-        f"| validation loss | {extra['val_loss']} |",
-        f"| best loss | {extra['best']} |",
+        "| tokenizer | fast |",
         "| classification head | animal: animal: cat, dog |",
-        "| fairseq | 0.12",
     ):
         assert row in card
-    assert "pipeline_tag: text-classification" in card
-    details = {"cfg": {"checkpoint": {"best_checkpoint_metric": "accuracy"}}, "val_loss": 89.2, "best": 90.1}
-    other = build_model_card(details, LinformerConfig(vocab_size=9), None, [], None)
-    assert "| validation accuracy | 89.2 |" in other and "| best accuracy | 90.1 |" in other
+    data = ModelCard(card).data
+    assert (data.pipeline_tag, data.library_name, data.tags) == (
+        "text-classification",
+        "transformers",
+        ["linformer", "fairseq"],
+    )
     # No file mentions this machine.
     for path in classifier_folder.iterdir():
         if path.suffix in (".json", ".md"):
             assert not re.search(r'"/|/tmp|pytest-of', path.read_text()), path
     # It is unchanged after an import and another export.
-    from_huggingface(classifier_folder, tmp_path / "back")
+    convert(classifier_folder, tmp_path / "back")
     to_huggingface(tmp_path / "back" / "model.pt", tmp_path / "again")
     assert (tmp_path / "again" / "README.md").read_text() == card
     ours, theirs = (
         json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "again", classifier_folder)
     )
     assert ours == theirs
+
+
+def test_card_of_a_distilled_and_finetuned_model():
+    """Origin, license and scores, for readers and as metadata."""
+    scores = {"accuracy": {"value": 0.892, "interval": [0.87, 0.911]}}
+    finetuned = {"task": "sst-2", "data": "64,349 rows of train", "commit": "9e0324f"}
+    finetuned["splits"] = {"valid": {"rows": 872, "scores": scores}}
+    imported = {"name": "base", "hub": "a/base", "license": "mit", "sha256": "0" * 64, "lm_head": "new, untrained"}
+    details = {"imported": imported, "distilled": {"variance_after": [0.99, 0.93]}, "finetuned": finetuned}
+    config = small(fairseq=details, architectures=["LinformerForSequenceClassification"])
+    card = build_card(config, None, {"max_positions": 8, "int8": True})
+    for text in (
+        "| sst-2 valid, accuracy | 0.8920 (0.8700 to 0.9110), 872 rows |",
+        "| explained variance of the Transformer's last layer | 0.930 |",
+        "| weights of the graph | int8",
+        "[a/base](https://huggingface.co/a/base) (SHA-256 000",
+        "@article{wang2020linformer,",
+        "sentences of up to 8 tokens",
+    ):
+        assert text in card
+    data = ModelCard(card).data
+    assert (data.license, data.base_model, data.library_name) == ("mit", "a/base", "onnx")
+    (result,) = data.eval_results
+    assert (result.dataset_name, result.dataset_split, result.metric_type) == ("sst-2", "valid", "accuracy")
+    assert result.metric_value == 0.892
 
 
 @pytest.mark.parametrize("save", [True, False], ids=["save_pretrained", "push_to_hub"])
@@ -292,7 +282,7 @@ def test_changes_in_transformers_are_imported(masked_lm_folder, tmp_path):
     model = AutoModelForMaskedLM.from_pretrained(masked_lm_folder, trust_remote_code=True, **changed)
     model.save_pretrained(tmp_path / "changed")
     (tmp_path / "changed" / "dict.txt").write_bytes((masked_lm_folder / "dict.txt").read_bytes())
-    from_huggingface(tmp_path / "changed", tmp_path / "back")
+    convert(tmp_path / "changed", tmp_path / "back")
     options = torch.load(tmp_path / "back" / "model.pt", weights_only=True)["cfg"]["model"]
     assert (options["activation_fn"], options["dropout"], options["freeze_projections"]) == ("relu", 0.5, True)
     assert options["pooler_activation_fn"] == "gelu"
@@ -302,30 +292,16 @@ def test_changes_in_transformers_are_imported(masked_lm_folder, tmp_path):
         torch.testing.assert_close(theirs.model(tokens)[0], model.eval()(tokens).logits, rtol=0, atol=1e-5)
 
 
+FROZEN, LEARNED = {"weight": False}, {"delta": True, "start": False, "scale": False}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "before, changed, parameters",
     [
-        (
-            ["--projection-lr-scale", "0.25"],
-            {"freeze_projections": True, "projection_lr_scale": None},
-            {"weight": False},
-        ),
-        (
-            ["--projection-lr-scale", "0.25"],
-            {"projection_lr_scale": 1.0},
-            {"delta": True, "start": False, "scale": False},
-        ),
-        (
-            ["--projection-lr-scale", "0.25"],
-            {"projection_lr_scale": 0.5},
-            {"delta": True, "start": False, "scale": False},
-        ),
-        (
-            ["--freeze-projections"],
-            {"freeze_projections": False, "projection_lr_scale": 0.25},
-            {"delta": True, "start": False, "scale": False},
-        ),
+        (["--projection-lr-scale", "0.25"], {"freeze_projections": True, "projection_lr_scale": None}, FROZEN),
+        (["--projection-lr-scale", "0.25"], {"projection_lr_scale": 1.0}, LEARNED),
+        (["--freeze-projections"], {"freeze_projections": False, "projection_lr_scale": 0.25}, LEARNED),
     ],
 )
 def test_learning_rate_of_E_can_be_changed(before, changed, parameters, train_checkpoint, tmp_path):
@@ -350,18 +326,8 @@ def test_learning_rate_of_E_can_be_changed(before, changed, parameters, train_ch
     assert config.freeze_projections == changed.get("freeze_projections", False)  # the arguments are not modified
 
 
-def test_rebuilt_model_stays_in_eval_mode(masked_lm_folder, tmp_path):
-    """Other options of E and F rebuild the model, also after loading the format of before version 0.3."""
-    old = shutil.copytree(masked_lm_folder, tmp_path / "old")
-    weights = load_file(old / "model.safetensors")
-    deltas = {key: weights.pop(key) for key in list(weights) if key.endswith(".delta")}
-    weights |= {key.replace("delta", "weight"): weights[key.replace("delta", "start")] + deltas[key] for key in deltas}
-    assert deltas
-    save_file(weights, old / "model.safetensors", metadata={"format": "pt"})
-    tokens, logits = torch.tensor([[0, 5, 6, 7, 2]]), []
-    for folder in (masked_lm_folder, old):
-        model = AutoModelForMaskedLM.from_pretrained(folder, freeze_projections=True)
-        E = model.base_model.encoder.layers[0].self_attn.E
-        assert not E.weight.requires_grad and not any(module.training for module in model.modules())
-        logits.append(model(tokens).logits)
-    torch.testing.assert_close(*logits, rtol=0, atol=1e-5)
+def test_rebuilt_model_stays_in_eval_mode(masked_lm_folder):
+    """Other options of E and F rebuild the model."""
+    model = AutoModelForMaskedLM.from_pretrained(masked_lm_folder, freeze_projections=True)
+    E = model.base_model.encoder.layers[0].self_attn.E
+    assert not E.weight.requires_grad and not any(module.training for module in model.modules())

@@ -23,65 +23,15 @@ from fairseq_linformer.models.hub_bpe import _choose_bpe
 
 from ..checkpoint_fixtures import TEXT, hub
 
-ALPHABET = [
-    "the",
-    "Cat",
-    "CAT",
-    "dog",
-    "s",
-    "at",
-    "É",
-    "é",
-    "e\u0301",
-    "ß",
-    "İ",
-    "ﬁ",
-    "²",
-    "１",
-    "12",
-    "'s",
-    "don't",
-    "中文",
-    "😀",
-    "👩\u200d👧",
-    ".",
-    "...",
-    "<",
-    "▁",
-    " ",
-    "  ",
-    "\n",
-    "\t",
-    "\u00a0",
-    "\u3000",
-    "\u200b",
-    "\x1c",
-    "\x85",
-    "\ufeff",
-]
+WORDS = "the Cat CAT dog s at É é e\u0301 ß İ ﬁ ² １ 12 's don't 中文 😀 👩\u200d👧 . ... < ▁".split()
+SPACES = [" ", "  ", "\n", "\t", "\u00a0", "\u3000", "\u200b", "\x1c", "\x85", "\ufeff"]
 
 
 def texts(count: int = 300):
     generator = random.Random(3)
     yield from ["", " ", "  the  cat ", *TEXT]
     for _ in range(count):
-        yield "".join(generator.choices(ALPHABET, k=generator.randint(1, 12)))
-
-
-def same_numbers(bpe, dictionary, tokenizer) -> None:
-    """fairseq's hub ``encode``, word for word, for single sentences and for pairs."""
-    sentences = list(texts())
-    unknown = 0
-    for a, b in zip(sentences, reversed(sentences)):
-        single = f"<s> {bpe.encode(a)} </s>"
-        for given, line in (((a,), single), ((a, b), f"{single} </s> {bpe.encode(b)} </s>")):
-            expected = dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).tolist()
-            assert tokenizer(*given)["input_ids"] == expected, given
-            unknown += expected.count(dictionary.unk())
-    assert unknown > 0  # the hard case occurred
-    for text in TEXT:
-        numbers = tokenizer(text)["input_ids"]
-        assert tokenizer.decode(numbers[1:-1]) == bpe.decode(dictionary.string(numbers[1:-1]))
+        yield "".join(generator.choices([*WORDS, *SPACES], k=generator.randint(1, 12)))
 
 
 def fairseqs_dictionary(path) -> Dictionary:
@@ -90,30 +40,38 @@ def fairseqs_dictionary(path) -> Dictionary:
     return dictionary
 
 
+def count_unknown(bpe, dictionary, tokenizer, sentences) -> int:
+    """Compare with fairseq's hub ``encode``, word for word, for single sentences and for pairs."""
+    unknown = 0
+    for a, b in zip(sentences, reversed(sentences)):
+        single = f"<s> {bpe.encode(a)} </s>"
+        # transformers' fast tokenizers ignore an empty second sentence
+        b = b if b.strip() else "a dog"
+        for inputs, line in (((a,), single), ((a, b), f"{single} </s> {bpe.encode(b)} </s>")):
+            expected = dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).tolist()
+            assert tokenizer(*inputs)["input_ids"] == expected, inputs
+            unknown += expected.count(dictionary.unk())
+    for text in TEXT:
+        ids = tokenizer(text)["input_ids"]
+        assert tokenizer.decode(ids[1:-1]) == bpe.decode(dictionary.string(ids[1:-1]))
+    return unknown
+
+
 @pytest.mark.parametrize("byte_fallback", [False, True])
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf", "identity"])
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
-def test_sentencepiece(model_type, rule, byte_fallback, tmp_path):
-    lines = [*TEXT, "Über Äpfel, 1 + 2 = 3 ..."] * 10
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_prefix=str(tmp_path / "m"),
-        vocab_size=45 + 256 * byte_fallback,
-        model_type=model_type,
-        normalization_rule_name=rule,
-        byte_fallback=byte_fallback,
-        minloglevel=2,
-        hard_vocab_limit=False,
-        num_threads=1,
+def test_slow_tokenizer_of_sentencepiece(model_type, rule, byte_fallback, tmp_path):
+    size = 45 + 256 * byte_fallback
+    train_sentencepiece(
+        tmp_path, vocab_size=size, model_type=model_type, normalization_rule_name=rule, byte_fallback=byte_fallback
     )
+    model, path = tmp_path / "sentencepiece.bpe.model", tmp_path / "dict.txt"
     # A dictionary may lack pieces: here every seventh.
-    entries = [
-        entry for i, entry in enumerate(sentencepiece_model.list_pieces((tmp_path / "m.model").read_bytes())) if i % 7
-    ]
-    (tmp_path / "dict.txt").write_text("".join(f"{entry} 1\n" for entry in entries), encoding="utf-8")
-    bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(tmp_path / "m.model")))
-    tokenizer = LinformerTokenizer(str(tmp_path / "dict.txt"), str(tmp_path / "m.model"))
-    same_numbers(bpe, fairseqs_dictionary(tmp_path / "dict.txt"), tokenizer)
+    entries = [entry for i, entry in enumerate(sentencepiece_model.list_pieces(model.read_bytes())) if i % 7]
+    path.write_text("".join(f"{entry} 1\n" for entry in entries), encoding="utf-8")
+    bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(model)))
+    tokenizer = LinformerTokenizer(str(path), str(model))
+    assert count_unknown(bpe, fairseqs_dictionary(path), tokenizer, list(texts())) > 0
 
 
 def small_gpt2(folder: Path):
@@ -123,49 +81,51 @@ def small_gpt2(folder: Path):
     trainer.save_model(str(folder))
     (folder / "vocab.json").rename(folder / "encoder.json")
     (folder / "merges.txt").rename(folder / "vocab.bpe")
-    numbers = list(json.loads((folder / "encoder.json").read_text()).values())
-    random.Random(0).shuffle(numbers)
-    (folder / "dict.txt").write_text("".join(f"{number} 1\n" for number in numbers[:-40]) + "madeupword0000 0\n")
+    ids = list(json.loads((folder / "encoder.json").read_text()).values())
+    random.Random(0).shuffle(ids)
+    (folder / "dict.txt").write_text("".join(f"{i} 1\n" for i in ids[:-40]) + "madeupword0000 0\n")
     return folder
-
-
-def test_gpt2(tmp_path):
-    folder = small_gpt2(tmp_path)
-    bpe = GPT2BPE(
-        GPT2BPEConfig(gpt2_encoder_json=str(folder / "encoder.json"), gpt2_vocab_bpe=str(folder / "vocab.bpe"))
-    )
-    tokenizer = LinformerTokenizer(
-        str(folder / "dict.txt"), None, str(folder / "encoder.json"), str(folder / "vocab.bpe")
-    )
-    same_numbers(bpe, fairseqs_dictionary(folder / "dict.txt"), tokenizer)
-    # A mask absorbs the space before it, as in fill_mask of fairseq's hub interface.
-    expected = f"<s> {bpe.encode('the cat')} <mask> {bpe.encode(' on')} </s>"
-    expected = fairseqs_dictionary(folder / "dict.txt").encode_line(expected, append_eos=False, add_if_not_exist=False)
-    assert tokenizer("the cat <mask> on")["input_ids"] == expected.tolist()
-    tokenizer.save_pretrained(folder / "saved")
-    again = AutoTokenizer.from_pretrained(folder / "saved", trust_remote_code=True)
-    assert again("the cat <mask> on")["input_ids"] == expected.tolist()
-    assert [again(text)["input_ids"] for text in texts(50)] == [tokenizer(text)["input_ids"] for text in texts(50)]
 
 
 def complete_dictionary(folder: Path) -> Path:
     """Add the pieces that the dictionary of ``small_gpt2`` lacks."""
-    numbers = json.loads((folder / "encoder.json").read_text()).values()
+    ids = json.loads((folder / "encoder.json").read_text()).values()
     known = {line.split()[0] for line in (folder / "dict.txt").read_text().splitlines()}
     with open(folder / "dict.txt", "a") as file:
-        file.writelines(f"{number} 1\n" for number in numbers if str(number) not in known)
+        file.writelines(f"{i} 1\n" for i in ids if str(i) not in known)
     return folder
+
+
+def fairseqs_gpt2(folder: Path) -> GPT2BPE:
+    files = {"gpt2_encoder_json": str(folder / "encoder.json"), "gpt2_vocab_bpe": str(folder / "vocab.bpe")}
+    return GPT2BPE(GPT2BPEConfig(**files))
+
+
+def test_gpt2(tmp_path):
+    folder = small_gpt2(tmp_path)
+    with pytest.raises(ValueError, match="dictionary lacks 40 tokens of GPT-2's BPE, such as .*--no-tokenizer"):
+        find_tokenizer(folder / "model.pt", 16)
+    complete_dictionary(folder)
+    fast, _ = find_tokenizer(folder / "model.pt", 16)
+    fast.save_pretrained(folder / "saved")
+    fast = AutoTokenizer.from_pretrained(folder / "saved")
+    bpe, dictionary = fairseqs_gpt2(folder), fairseqs_dictionary(folder / "dict.txt")
+    assert fast.is_fast and len(fast) == len(dictionary)
+    assert count_unknown(bpe, dictionary, fast, [text.replace("\x85", "") for text in texts()]) == 0
+    # A mask absorbs the space before it, as in fill_mask of fairseq's hub interface.
+    line = f"<s> {bpe.encode('the cat')} <mask> {bpe.encode(' on')} </s>"
+    expected = dictionary.encode_line(line, append_eos=False, add_if_not_exist=False)
+    assert fast("the cat <mask> on")["input_ids"] == expected.tolist()
+    encoded = fast("the cat sat", return_offsets_mapping=True)
+    spans = ["the cat sat"[start:end] for start, end in encoded["offset_mapping"][1:-1]]
+    assert "".join(spans) == "the cat sat" and encoded["offset_mapping"][0] == (0, 0)
 
 
 def assert_equal_encodings(slow, fast) -> None:
     """IDs, pairs, special tokens and truncation."""
     # Data and fast tokenizers have <unk> for U+0085; fairseq's hub interface and the slow tokenizer split at it.
-    sentences = [
-        *(text.replace("\x85", "") for text in texts()),
-        "the <mask> sat </s>",
-        "<s><mask>",
-        "the cat<pad> <unk>",
-    ]
+    special = ["the <mask> sat </s>", "<s><mask>", "the cat<pad> <unk>"]
+    sentences = [*(text.replace("\x85", "") for text in texts()), *special]
     for a, b in zip(sentences, reversed(sentences)):
         # transformers' fast tokenizers ignore an empty second sentence
         for inputs in ((a,), (a, b if b.strip() else "a dog")):
@@ -181,25 +141,6 @@ def test_hub_interface_reads_the_gpt2_files_of_a_folder(tmp_path):
     folder = small_gpt2(tmp_path)
     paths = {"gpt2_encoder_json": str(folder / "encoder.json"), "gpt2_vocab_bpe": str(folder / "vocab.bpe")}
     assert _choose_bpe(folder, {}) == ("gpt2", paths)
-
-
-@pytest.mark.slow
-def test_fast_tokenizer_of_gpt2(tmp_path):
-    folder = small_gpt2(tmp_path)
-    slow, files = find_tokenizer(folder / "model.pt", 16)
-    assert not slow.is_fast and "lacks 40 tokens" in slow.why_slow
-    complete_dictionary(folder)
-    paths = (files["dict.txt"], None, files["encoder.json"], files["vocab.bpe"])
-    slow = LinformerTokenizer(*(path and str(path) for path in paths), model_max_length=16)
-    fast, _ = find_tokenizer(folder / "model.pt", 16)
-    fast.save_pretrained(folder / "saved")
-    fast = AutoTokenizer.from_pretrained(folder / "saved")
-    assert fast.is_fast and len(fast) == len(slow)
-    assert_equal_encodings(slow, fast)
-    encoded = fast("the cat sat", return_offsets_mapping=True)
-    spans = ["the cat sat"[start:end] for start, end in encoded["offset_mapping"][1:-1]]
-    assert "".join(spans) == "the cat sat" and encoded["offset_mapping"][0] == (0, 0)
-    assert fast.decode(encoded["input_ids"], skip_special_tokens=True) == "the cat sat"
 
 
 def train_sentencepiece(folder: Path, **options) -> Path:
@@ -246,16 +187,15 @@ def test_fast_tokenizer_of_sentencepiece(options, tmp_path):
 
 def test_sentencepiece_models_without_one(tmp_path):
     for options in (dict(model_type="unigram"), dict(treat_whitespace_as_suffix=True)):
-        slow, _ = find_tokenizer(train_sentencepiece(tmp_path, **options), 16)
-        assert not slow.is_fast and "not a BPE with the space before a word" in slow.why_slow
+        assert not find_tokenizer(train_sentencepiece(tmp_path, **options), 16)[0].is_fast
     checkpoint, dictionary = train_sentencepiece(tmp_path), tmp_path / "dict.txt"
     entries = dictionary.read_text(encoding="utf-8")
     dictionary.write_text(entries.split("\n", 2)[2], encoding="utf-8")
-    assert "dictionary lacks 2 tokens" in find_tokenizer(checkpoint, 16)[0].why_slow
+    assert not find_tokenizer(checkpoint, 16)[0].is_fast
     # fairseq-preprocess without --srcdict writes such entries.
     dictionary.write_text(entries + "文字 1\n", encoding="utf-8")
     slow, _ = find_tokenizer(checkpoint, 16)
-    assert "dictionary has 1 tokens that the model lacks, such as '文字'" in slow.why_slow
+    assert not slow.is_fast
     assert slow("文字")["input_ids"].count(len(slow) - 2) == 1
 
 
@@ -276,19 +216,11 @@ def test_fast_tokenizer_on_real_text(kind, tmp_path):
 @pytest.mark.skipif("LINFORMER_DATA" not in os.environ, reason="LINFORMER_DATA names no folder with gpt2_bpe in it")
 def test_real_gpt2():
     folder = Path(os.environ["LINFORMER_DATA"], "gpt2_bpe")
-    bpe = GPT2BPE(
-        GPT2BPEConfig(gpt2_encoder_json=str(folder / "encoder.json"), gpt2_vocab_bpe=str(folder / "vocab.bpe"))
-    )
-    tokenizer = LinformerTokenizer(
-        str(folder / "dict.txt"), None, str(folder / "encoder.json"), str(folder / "vocab.bpe")
-    )
+    tokenizer, _ = find_tokenizer(folder / "model.pt", 512)
     dictionary = fairseqs_dictionary(folder / "dict.txt")
     assert len(tokenizer) == len(dictionary) == 50265
-    for text in texts(2000):
-        expected = dictionary.encode_line(
-            f"<s> {bpe.encode(text)} </s>", append_eos=False, add_if_not_exist=False
-        ).tolist()
-        assert tokenizer(text)["input_ids"] == expected, text
+    sentences = [text.replace("\x85", "") for text in texts(2000)]
+    assert count_unknown(fairseqs_gpt2(folder), dictionary, tokenizer, sentences) == 0
     assert tokenizer("Hello world")["input_ids"] == [0, 31414, 232, 2]  # as fairseq documents it
     assert tokenizer.decode([31414, 232]) == "Hello world"
 

@@ -16,14 +16,9 @@ from transformers import (
 
 pytest.importorskip("accelerate")
 
-from fairseq_linformer.checkpoints.huggingface import from_huggingface
+from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.evaluation.classifier import FairseqClassifier
-from fairseq_linformer.huggingface import (
-    LinformerForMaskedLM,
-    LinformerForSequenceClassification,
-    LinformerModel,
-    LinformerPreTrainedConfig,
-)
+from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerModel
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import TEXT
@@ -63,9 +58,9 @@ def test_masked_lm(masked_lm, masked_lm_folder, tmp_path):
     names = {path.name for path in (tmp_path / "saved").iterdir()}
     assert {"modeling_linformer.py", "projection.py", "tokenizer.json"} <= names and "dict.txt" not in names
     dictionary = shutil.copy(masked_lm_folder / "dict.txt", tmp_path)  # with no tokenizer next to it
-    from_huggingface(tmp_path / "saved", tmp_path / "model", dictionary=dictionary)
+    convert(tmp_path / "saved", tmp_path / "model", dictionary=dictionary)
     assert {path.name for path in (tmp_path / "model").iterdir()} == {"model.pt", "dict.txt"}
-    from_huggingface(tmp_path / "saved", tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
+    convert(tmp_path / "saved", tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
     assert {path.name for path in (tmp_path / "back").iterdir()} == {"model.pt", "dict.txt", "sentencepiece.bpe.model"}
     before, after = (
         fairseq_commands.load(masked_lm)["model"],
@@ -86,7 +81,7 @@ def test_a_classifier_on_an_exported_masked_lm_is_imported(masked_lm_folder, tmp
     """As ``Trainer`` saves it: with the names of its classes, or as a regression."""
     model = AutoModelForSequenceClassification.from_pretrained(masked_lm_folder, id2label=labels)
     model.save_pretrained(tmp_path / "saved")
-    from_huggingface(tmp_path / "saved", tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
+    convert(tmp_path / "saved", tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
     classifier = FairseqClassifier(tmp_path / "back" / "model.pt")
     assert classifier.is_score == (len(labels) == 1) and classifier.names == list(labels.values()) * (len(labels) > 1)
     tokens = torch.tensor([[0, 5, 6, 7, 2]])
@@ -103,7 +98,7 @@ def test_classification(classifier, classifier_folder, tmp_path):
     losses = train(model, tokenizer, rows, collator, tmp_path, gradient_checkpointing=True)
     assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
     assert model.is_gradient_checkpointing
-    from_huggingface(tmp_path / "saved", tmp_path / "back")
+    convert(tmp_path / "saved", tmp_path / "back")
     before, after = (
         fairseq_commands.load(classifier)["model"],
         fairseq_commands.load(tmp_path / "back", "model.pt")["model"],
@@ -117,18 +112,7 @@ def test_classification(classifier, classifier_folder, tmp_path):
 
 
 def test_checkpointing_does_not_change_gradients():
-    config = LinformerPreTrainedConfig(
-        vocab_size=45,
-        max_positions=16,
-        projected_dim=4,
-        layers=2,
-        embed_dim=16,
-        ffn_embed_dim=32,
-        attention_heads=2,
-        dropout=0.0,
-        attention_dropout=0.0,
-    )
-    model = LinformerForMaskedLM(config).train()
+    model = LinformerForMaskedLM(small(dropout=0.0, attention_dropout=0.0)).train()
     tokens = torch.tensor([[0, 5, 6, 7, 2]])
     gradients = []
     for checkpointing in (False, True):

@@ -60,7 +60,7 @@ def test_from_an_encoder_to_an_export(tmp_path):
     card = (out / "export-sst-2" / "README.md").read_text()
     assert card.startswith("---\n") and "license: apache-2.0" in card and "@article{wang2020linformer" in card
     for row in (
-        "imported from | tiny-bert",
+        "The weights come from tiny-bert (SHA-256",
         "explained variance of the Transformer's last layer",
         "sst-2 valid, accuracy | ",
     ):

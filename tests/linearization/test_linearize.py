@@ -8,8 +8,8 @@ import torch
 
 pytest.importorskip("transformers")
 
+from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.files import get_cfg_section, read_checkpoint, write_checkpoint
-from fairseq_linformer.checkpoints.from_transformers import from_transformers
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.cli import main
 from fairseq_linformer.files import sha256
@@ -19,7 +19,7 @@ from fairseq_linformer.linearization.explained_variance import explained_varianc
 from ..checkpoints.encoders import save_encoder
 from ..forked_worker import quick_workers  # noqa: F401
 
-SHAPE = ["--max-positions", "16", "--projected-dim", "4"]
+SHAPE = ["--max-positions", "16", "--projected-dim", "4", "--local-window", "0"]
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,10 @@ def run(source, out, text, *options):
     main(["linearize", str(source), str(out), "--text", str(text), *SHAPE, "--batch-size", "4", *map(str, options)])
 
 
-def convert(source, out, text, *options):
-    """Without training."""
+def convert_only(source, out, text, *options):
+    """Without training; returns the report."""
     main(["linearize", str(source), str(out), "--text", str(text), *SHAPE, "--max-update", "0", *map(str, options)])
+    return json.loads((out / "report.json").read_text())
 
 
 @pytest.mark.slow
@@ -66,8 +67,8 @@ def test_from_an_encoder_to_a_linformer(encoder, text, tmp_path, capsys):
     modified = (out / "model.pt").stat().st_mtime_ns
     run(encoder, out, text, *options)  # a finished one is only reported
     assert capsys.readouterr().out == printed and (out / "model.pt").stat().st_mtime_ns == modified
-    main(["convert", "to-huggingface", str(out / "model.pt"), str(tmp_path / "hf")])
-    with pytest.raises(SystemExit, match="max_update"):
+    main(["export", str(out / "model.pt"), str(tmp_path / "hf")])
+    with pytest.raises(SystemExit, match="out was started with another max_update: 60, not 61"):
         run(encoder, out, text, *options, "--max-update", 61)
 
 
@@ -85,38 +86,35 @@ def test_mixed_precision(encoder, text, tmp_path):
 
 
 def test_conversion_only(encoder, text, tmp_path):
-    convert(encoder, tmp_path / "a", text)
-    report = json.loads((tmp_path / "a" / "report.json").read_text())
+    report = convert_only(encoder, tmp_path / "a", text)
     start, teacher = (tmp_path / "a" / name for name in ("start.pt", "teacher/model.pt"))
     assert report["variance_after"] == pytest.approx(explained_variance(teacher, start, text, 16))
     assert (report["options"]["projection_init"], report["options"]["short_seq_prob"]) == ("graded", 0.5)
     assert not (tmp_path / "a" / "run").exists() and (tmp_path / "a" / "tokenizer.json").exists()
-    convert(encoder, tmp_path / "b", text, "--projected-dim", 16)  # k = n
-    same = json.loads((tmp_path / "b" / "report.json").read_text())["variance_before"]
+    same = convert_only(encoder, tmp_path / "b", text, "--projected-dim", 16)["variance_before"]  # k = n
     assert same == pytest.approx([1, 1], abs=1e-6)
+    assert explained_variance(teacher, teacher, text, 16) == [1, 1]
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        dict(sharing="key-value", local_window=2, window_sizes="ignored"),
+        dict(sharing="key-value", local_window=2),
         dict(projection="mean-pool"),
         dict(sharing="none", projected_dim="8,4", projection_init="average"),
     ],
 )
 def test_options_of_the_model(options, encoder, text, tmp_path):
     flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
-    convert(encoder, tmp_path / "out", text, *flags)
+    report = convert_only(encoder, tmp_path / "out", text, *flags)
     model = get_cfg_section(read_checkpoint(tmp_path / "out" / "model.pt"), "model")
     assert {name: model[name] for name in options} == options
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["options"]["model"].items() >= {k: v for k, v in options.items() if k != "projection_init"}.items()
 
 
 def test_length_of_blocks(encoder, text, tmp_path):
     out = tmp_path / "out"
-    convert(encoder, out, text, "--tokens-per-sample", 8)
-    report = json.loads((out / "report.json").read_text())
+    report = convert_only(encoder, out, text, "--tokens-per-sample", 8)
     expected = {n: explained_variance(out / "teacher" / "model.pt", out / "start.pt", text, n) for n in (8, 16)}
     assert report["variance_before"] == pytest.approx(expected[8]) != pytest.approx(expected[16])
     assert get_cfg_section(read_checkpoint(out / "model.pt"), "model")["max_positions"] == 16
@@ -125,7 +123,8 @@ def test_length_of_blocks(encoder, text, tmp_path):
 @pytest.mark.slow
 def test_share_is_measured_during_training(encoder, text, tmp_path):
     """Also after an update that ends an epoch, whose checkpoint has another name."""
-    out, model = tmp_path / "out", dict(projected_dim="4", max_positions=16, projection_init="normal")
+    out = tmp_path / "out"
+    model = dict(projected_dim="4", max_positions=16, projection_init="normal", local_window=0)
     values = dict(batch_size=256, max_update=6, lr=0.01, tokens_per_sample=8, measure_at=(1, 2, 3, 4, 5))
     report = linearization.linearize(linearization.Linearization(str(encoder), str(text), model, **values), out)
     assert report["tokens_at_most"] == 6 * 256 * 8
@@ -138,22 +137,10 @@ def test_share_is_measured_during_training(encoder, text, tmp_path):
     expected = {str(update): explained_variance(teacher, saved[update], text, 8) for update in range(1, 6)}
     assert report["variance_at"] == {update: pytest.approx(shares) for update, shares in expected.items()}
     assert len({shares[0] for shares in expected.values()}) == 5
-    with pytest.raises(ValueError, match="checkpoints has no checkpoint after update 9; delete .*/run to train again"):
-        linearization._find_checkpoint(out / "run" / "checkpoints", 9)
     (out / "report.json").unlink()
     moved = shutil.copytree(text, tmp_path / "moved")
     with pytest.raises(ValueError, match="task.data must be .*; move it away, or choose another name"):
         linearization.linearize(linearization.Linearization(str(encoder), str(moved), model, **values), out)
-
-
-def test_the_teacher_itself_keeps_everything(encoder, text, tmp_path):
-    from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
-    path = tmp_path / "t" / "model.pt"
-    assert explained_variance(path, path, text, 16) == [1, 1]
-    with pytest.raises(ValueError, match="between 2 and the student's 16, got 17"):
-        explained_variance(path, path, text, 17)
-    with pytest.raises(ValueError, match="has no valid.idx"):
-        explained_variance(path, path, shutil.copytree(text, tmp_path / "text", ignore=lambda *_: ["valid.idx"]), 16)
 
 
 def test_text_with_too_few_blocks_is_rejected(encoder, text, tmp_path):
@@ -165,50 +152,46 @@ def test_text_with_too_few_blocks_is_rejected(encoder, text, tmp_path):
     with pytest.raises(SystemExit, match="--text must have at least 8 training blocks of 16 tokens, got "):
         run(encoder, tmp_path / "out", tmp_path / "bin" / "shard0")
     assert not (tmp_path / "out").exists()
-    convert(encoder, tmp_path / "out", tmp_path / "bin" / "shard0")
+    convert_only(encoder, tmp_path / "out", tmp_path / "bin" / "shard0")
 
 
-def test_a_missing_gpu_is_rejected(encoder, text, tmp_path):
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(SystemExit, match="device must be cpu"):
-        run(encoder, tmp_path / "out", text, "--device", "cuda")
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize(
+    "options, named",
+    [
+        (["--text", "nowhere"], "--text must be a folder"),
+        (["--short-seq-prob", "-0.5"], "short_seq_prob .* got -0.5"),
+        (["--max-positions", "999"], "max_positions must be at most the 32 .* got 999"),
+        (["--tokens-per-sample", "17"], "between 2 and the student's 16, got 17"),
+    ],
+)
+def test_wrong_options_are_rejected(options, named, encoder, text, tmp_path):
+    with pytest.raises(SystemExit, match=named):
+        run(encoder, tmp_path / "out", text, *options)
+    assert not list(tmp_path.iterdir())
 
 
 def test_wrong_inputs_are_rejected(encoder, text, mlm_data, tmp_path):
-    with pytest.raises(SystemExit, match="--text must be a folder"):
-        run(encoder, tmp_path / "out", tmp_path / "nowhere")
-    assert not (tmp_path / "out").exists()
+    if not torch.cuda.is_available():
+        with pytest.raises(SystemExit, match="device must be cpu"):
+            run(encoder, tmp_path / "out", text, "--device", "cuda")
     with pytest.raises(SystemExit, match="must be that of the teacher"):
-        run(encoder, tmp_path / "other", mlm_data)
-    assert not (tmp_path / "other").exists()
-    convert(encoder, tmp_path / "done", text)
-    other = save_encoder(tmp_path / "bert", "bert", True)
-    with pytest.raises(SystemExit, match="bert differs from the one that .*done was started with"):
-        convert(other, tmp_path / "done", text)
-    damaged = tmp_path / "damaged"
-    shutil.copytree(text, damaged)
+        run(encoder, tmp_path / "out", mlm_data)
+    damaged = shutil.copytree(text, tmp_path / "damaged")
     (damaged / "valid.bin").write_bytes(b"")
     with pytest.raises(SystemExit, match="valid"):
-        run(encoder, tmp_path / "other", damaged)
-    assert not (tmp_path / "other").exists()
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").touch()
-    with pytest.raises(SystemExit, match="full must be a new or empty folder"):
-        run(encoder, tmp_path / "full", text)
-    with pytest.raises(SystemExit, match="short_seq_prob .* got -0.5"):
-        run(encoder, tmp_path / "out", text, "--short-seq-prob", -0.5)
-    assert not (tmp_path / "out").exists()
+        run(encoder, tmp_path / "out", damaged)
     with pytest.raises(SystemExit, match="moved.pt is not a file"):
         run(tmp_path / "moved.pt", tmp_path / "out", text)
+    with pytest.raises(SystemExit, match="damaged must be a new or empty folder"):
+        run(encoder, damaged, text)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_seed_determines_all_new_parameters(encoder, text, tmp_path):
     """The encoder has no head of masked language modeling, so the teacher gets a new one."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         torch.seed()
-        convert(encoder, tmp_path / name, text, "--projection-init", "normal", "--seed", seed)
+        convert_only(encoder, tmp_path / name, text, "--projection-init", "normal", "--seed", seed)
     a, b, c = (read_checkpoint(tmp_path / name / "model.pt")["model"] for name in "abc")
     assert all(torch.equal(a[key], b[key]) for key in a)
     assert {key for key in a if not torch.equal(a[key], c[key])} >= {"encoder.lm_head.dense.weight"}
@@ -216,119 +199,32 @@ def test_the_seed_determines_all_new_parameters(encoder, text, tmp_path):
 
 
 def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
-    source, out = tmp_path / "encoder", tmp_path / "out"
-    shutil.copytree(encoder, source)
-    convert(source, out, text)
-    with pytest.raises(SystemExit, match="--text must be a folder .*nowhere"):
-        convert(source, out, tmp_path / "nowhere")
-    shutil.rmtree(source)
-    convert(source, out, text)  # is finished
-    with pytest.raises(SystemExit, match="out was converted from encoder, got .*other"):
-        convert(tmp_path / "other", out, text)
-    report = json.loads((out / "report.json").read_text())
-    (out / "report.json").write_text(json.dumps({**report, "source": "a/encoder"}))  # a model on the hub
-    convert("a/encoder", out, text)
-    with pytest.raises(SystemExit, match="out was converted from a/encoder, got b/encoder"):
-        convert("b/encoder", out, text)
+    source, out = shutil.copytree(encoder, tmp_path / "encoder"), tmp_path / "out"
+    before = convert_only(source, out, text)["variance_before"]
+    with pytest.raises(SystemExit, match="out was started with another source: encoder, not tiny-bert"):
+        convert_only(encoder, out, text)
+    with pytest.raises(SystemExit, match="out was started with another projected_dim: 4, not 8"):
+        convert_only(source, out, text, "--projected-dim", 8)
+    other = shutil.copytree(text, tmp_path / "other")
+    shutil.copy(text / "valid.idx", other / "train.idx")
+    with pytest.raises(SystemExit, match="out was started with another text; pass that one, or choose another OUT"):
+        convert_only(source, out, other)
     (out / "report.json").unlink()
-    with pytest.raises(SystemExit, match="encoder is not a folder, nor a name on the hub"):
-        convert(source, out, text)
-    before = json.loads((out / "before.json").read_text())["shares"]
     with monkeypatch.context() as patch:  # what was measured before is not measured again
         patch.setattr(linearization, "explained_variance", None)
-        convert(encoder, out, text)
-    assert json.loads((out / "report.json").read_text())["variance_before"] == before
-    (out / "before.json").write_text(json.dumps({"valid": "another", "shares": [0.5]}))
-    (out / "report.json").unlink()
-    convert(encoder, out, text)
-    assert json.loads((out / "report.json").read_text())["variance_before"] == before
-    (out / "report.json").unlink()
-    teacher = out / "teacher" / "model.pt"
-    with pytest.raises(SystemExit, match="teacher/model.pt differs from the one that .*out was started with; pass"):
-        convert(teacher, out, text)  # as SOURCE
-    checkpoint = read_checkpoint(teacher)
-    checkpoint["model"]["encoder.lm_head.bias"] += 1
-    teacher.unlink()
-    write_checkpoint(checkpoint, teacher)
-    with pytest.raises(SystemExit, match="teacher/model.pt differs from the one that .*out was started with"):
-        convert(encoder, out, text)
-    teacher.unlink()
-    with pytest.raises(SystemExit, match="the teacher .*model.pt is missing; restore it, or choose another OUT"):
-        convert(encoder, out, text)
-
-
-@pytest.mark.parametrize(
-    "damage, named",
-    [
-        (
-            lambda out, text: (text / "valid.bin").write_bytes(b"0"),
-            "valid.bin is not the one that .*out was measured on",
-        ),
-        (lambda out, text: (text / "train.bin").write_bytes(b"0"), "differs from the one that .*out was started with"),
-        (
-            lambda out, text: (out / "report.json").write_text("{"),
-            "report.json is missing or damaged; restore it, or delete it and rerun",
-        ),
-    ],
-    ids=["valid", "train", "report"],
-)
-def test_a_report_of_other_inputs_is_rejected(damage, named, encoder, text, tmp_path):
-    text = shutil.copytree(text.parent, tmp_path / "text") / text.name
-    convert(encoder, tmp_path / "out", text)
-    damage(tmp_path / "out", text)
-    with pytest.raises(SystemExit, match=named):
-        convert(encoder, tmp_path / "out", text)
-
-
-def test_a_made_up_teacher_is_rejected(encoder, text, tmp_path):
-    """Positions that the encoder lacks would repeat those that it has."""
-    with pytest.raises(SystemExit, match="max_positions must be at most the 32 .* got 999"):
-        main(["linearize", str(encoder), str(tmp_path / "out"), "--text", str(text), "--max-positions", "999"])
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("measure_at", [(5, 3), (3, 7), (0,), (9,)])
-def test_wrong_updates_to_measure_at(measure_at):
-    with pytest.raises(ValueError, match="measure_at must"):
-        linearization.Linearization("source", "text", {}, max_update=9, measure_at=measure_at)
-
-
-def test_a_student_of_another_shape_is_rejected(encoder, text, tmp_path):
-    from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
-    teacher = tmp_path / "t" / "model.pt"
-    checkpoint = read_checkpoint(teacher)
-    checkpoint["model"] = {key: value for key, value in checkpoint["model"].items() if ".layers.1." not in key}
-    checkpoint["cfg"]["model"] = {**get_cfg_section(checkpoint, "model"), "encoder_layers": 1}
-    write_checkpoint(checkpoint, tmp_path / "t" / "small.pt")
-    with pytest.raises(ValueError, match="small.pt must have the teacher's 2 layers of width 16, got 1 of width 16"):
-        explained_variance(teacher, tmp_path / "t" / "small.pt", text, 16)
+        assert convert_only(source, out, text)["variance_before"] == before
 
 
 def test_a_fairseq_checkpoint_is_its_own_teacher(encoder, text, tmp_path):
-    from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
-    convert(tmp_path / "t" / "model.pt", tmp_path / "out", text)
-    assert not (tmp_path / "out" / "teacher").exists()
-    state = read_checkpoint(tmp_path / "out" / "model.pt")["model"]
-    teacher = read_checkpoint(tmp_path / "t" / "model.pt")["model"]
-    assert all(torch.equal(state[key], value) for key, value in teacher.items())
-    with pytest.raises(SystemExit, match="max_positions must be at most the 16 of .*model.pt, got 32"):
-        run(tmp_path / "t" / "model.pt", tmp_path / "long", text, "--max-positions", 32, "--tokens-per-sample", 16)
-    assert not (tmp_path / "long").exists()
-
-
-def test_a_run_of_an_earlier_version_resumes_with_its_options(encoder, text, tmp_path):
-    """Its origin lacks options that are younger."""
-    out, options = tmp_path / "out", ["--projection-init", "staggered"]
-    convert(encoder, out, text, *options)
-    origin = json.loads((out / "origin.json").read_text())
-    younger = ("projection_init", "short_seq_prob", "measure_at", "teacher_sha256")
-    earlier = {key: value for key, value in origin.items() if key not in younger}
-    del earlier["text"]["train.bin"]
-    (out / "origin.json").write_text(json.dumps(earlier))
-    convert(encoder, out, text, *options)
-    with pytest.raises(SystemExit, match="projection_init of .* must be staggered, got graded"):
-        convert(encoder, out, text)
-    (out / "report.json").unlink()
-    (out / "origin.json").write_text(json.dumps({**earlier, "max_update": 3, "batch_size": 4}))
-    with pytest.raises(SystemExit, match="short_seq_prob of .* must be 0.0, got 0.5"):
-        run(encoder, out, text, *options, "--max-update", 3)
+    convert(encoder, tmp_path / "t", arch="roberta", max_positions=16)
+    teacher, out = tmp_path / "t" / "model.pt", tmp_path / "out"
+    convert_only(teacher, out, text)
+    assert not (out / "teacher").exists()
+    state, checkpoint = read_checkpoint(out / "model.pt")["model"], read_checkpoint(teacher)
+    assert all(torch.equal(state[key], value) for key, value in checkpoint["model"].items())
+    checkpoint["model"]["encoder.lm_head.bias"] += 1
+    teacher.unlink()
+    convert_only(teacher.name, out, text)  # is finished
+    write_checkpoint(checkpoint, teacher)
+    with pytest.raises(SystemExit, match="out was started with another source_sha256"):
+        convert_only(teacher, out, text)

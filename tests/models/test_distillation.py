@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
-from fairseq_linformer.checkpoints.roberta import from_roberta
+from fairseq_linformer.checkpoints.to_linformer import from_roberta
 from fairseq_linformer.files import sha256
 from fairseq_linformer.models import distillation
 from fairseq_linformer.models.dictionaries import read_masked_lm_dictionary

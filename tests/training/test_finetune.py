@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from fairseq_linformer.checkpoints.from_transformers import from_transformers
+from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.training.data import prepare_data
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
@@ -80,7 +80,7 @@ def test_models_of_transformers_are_converted_first(finetune, tmp_path):
     shutil.rmtree(runs / "starts")
     assert "is not converted, and --dry-run" in finetune(encoder, *SHORT, "--name", "again", "--dry-run")
 
-    from_transformers(str(encoder), tmp_path / "converted", arch="roberta")
+    convert(str(encoder), tmp_path / "converted", arch="roberta")
     assert "accuracy" in finetune(tmp_path / "converted/model.pt", *SHORT, "--lr", 1e-3, "--name", "converted")
     direct, converted = read_result(tmp_path, "direct"), read_result(tmp_path, "converted")
     assert (

@@ -25,8 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...checkpoints.files import read_checkpoint, write_checkpoint
-from ...checkpoints.from_transformers import MODEL, write_model
+from ...checkpoints.files import MODEL, read_checkpoint, write_checkpoint, write_model
 from ...linearization.explained_variance import explained_variance
 from ...linearization.linearize import RUN
 from ..display import Panel, Table, pivot

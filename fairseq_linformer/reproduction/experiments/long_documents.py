@@ -28,8 +28,7 @@ from ...benchmark.timing import choose_clock, num_threads, time_interleaved
 from ...checkpoints.from_transformers import read_transformers
 from ...checkpoints.models import build_model
 from ...checkpoints.onnx_export import check_packages
-from ...checkpoints.resize import resize
-from ...checkpoints.roberta import from_roberta
+from ...checkpoints.to_linformer import from_roberta, resize
 from ...checkpoints.transformers_loading import load_from_transformers
 from .. import document_models as models
 from ..benchmarks import rate_rows, ratio_rows

@@ -29,8 +29,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ...checkpoints.files import LAST, read_checkpoint, replace_checkpoint
-from ...checkpoints.from_transformers import MODEL
+from ...checkpoints.files import LAST, MODEL, read_checkpoint, replace_checkpoint
 from ...data.tasks import TASKS
 from ...training.finetune import FinetuningJob, finetune, open_job
 from ...training.job import TrainingJob

@@ -1,0 +1,123 @@
+"""Checkpoints as Linformers: those of the authors' code and of RoBERTa, and those of another n or k."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..models import authors_plugin
+from ..models.options import LinformerRobertaConfig, collect_options
+from ..models.resize import fit_state_dict, scale_projected_dims
+from ..models.shapes import (
+    ENCODER,
+    PADDING_IDX,
+    POSITIONS,
+    count_layers,
+    group_projections,
+    infer_config,
+    max_positions,
+    upgrade_names,
+)
+from ..modules.resize import resize_positions
+from ..projected_dim import format_projected_dim, parse_projected_dim
+from .files import get_cfg_section, replace_model, resolve_model
+
+MAX_DEFAULT_K = 256
+DEFAULT_LOCAL_WINDOW = 16
+"""Of ``to_linformer``; with it a converted encoder keeps its perplexity almost without training."""
+
+
+def is_linformer(checkpoint: dict[str, Any]) -> bool:
+    """Whether a checkpoint is of ``linformer_roberta`` or of the authors' code; otherwise it is a RoBERTa."""
+    state = checkpoint["model"]
+    return bool(group_projections(state)) or authors_plugin.is_authors_state_dict(state)
+
+
+def from_authors(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Convert a checkpoint of the authors' plugin to ``linformer_roberta``; return any other checkpoint unchanged."""
+    if not authors_plugin.is_authors_state_dict(checkpoint["model"]):
+        return checkpoint
+    state, is_version_1, untied = authors_plugin.convert_state_dict(checkpoint["model"])
+    args, config = resolve_model({**get_cfg_section(checkpoint, "model"), "max_positions": max_positions(state)}, state)
+    if is_version_1:  # it did not share the matrices that its options say are shared
+        args.sharing = infer_config(state).sharing
+        config = replace(config, sharing=args.sharing)
+    args.untie_weights_roberta = args.untie_weights_roberta or untied
+    # The authors' matrices have no windows. Finetuning from scratch uses these options, and must have none either.
+    options = {"_name": args.arch, **collect_options(args), "projection_init": "normal"}
+    return replace_model(checkpoint, fit_state_dict(state, config), options)
+
+
+def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """``from_roberta`` with k = n / 4, at most 256, and a local window of 16 by default."""
+    n = options.get("max_positions") or max_positions(upgrade_names(checkpoint["model"]))
+    defaults = {"projected_dim": max(1, min(n // 4, MAX_DEFAULT_K)), "local_window": min(DEFAULT_LOCAL_WINDOW, n - 1)}
+    return from_roberta(checkpoint, **{**defaults, **options})
+
+
+def from_roberta(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """Convert a checkpoint of ``roberta`` to ``linformer_roberta``; the original is unchanged.
+
+    Weights and dictionary are RoBERTa's. Linear E and F are ``graded`` by default: inputs of at most k / 2 tokens keep
+    their features. With k = n, all inputs do.
+
+    Args:
+        checkpoint: from ``read_checkpoint``.
+        options: options of ``linformer_roberta``, such as ``projected_dim`` and ``sharing``; ``max_positions`` also
+            changes n.
+
+    Returns:
+        A checkpoint to continue from with ``--finetune-from-model``.
+    """
+    if is_linformer(checkpoint):
+        raise ValueError("the checkpoint is already a Linformer; expected a RoBERTa")
+    state, old = upgrade_names(checkpoint["model"]), get_cfg_section(checkpoint, "model")
+    known = LinformerRobertaConfig.__dataclass_fields__
+    model = {key: value for key, value in old.items() if key in known and not key.startswith("_")}
+    model.update(
+        _name="linformer_roberta",
+        encoder_layers=count_layers(state),
+        encoder_embed_dim=state[POSITIONS].size(1),
+        max_positions=max_positions(state),
+        layernorm_embedding=ENCODER + "layernorm_embedding.weight" in state,
+        encoder_layers_to_keep=None,
+    )
+    model.update({key: value for key, value in options.items() if value is not None})
+    model["projection_init"] = converted_init(model)
+    args, config = resolve_model(model, state)
+    state.pop(ENCODER + "version", None)
+    return replace_model(checkpoint, fit_state_dict(state, config), {"_name": args.arch, **collect_options(args)})
+
+
+def converted_init(options: Mapping[str, Any]) -> str | None:
+    """``projection_init`` of a conversion with these options: linear E and F are ``graded`` by default."""
+    is_linear = (options.get("projection") or "linear") == "linear"
+    chosen: str | None = options.get("projection_init")
+    return chosen or ("graded" if is_linear else None)
+
+
+def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any = None) -> dict[str, Any]:
+    """Resize a checkpoint to another n or k; the original is unchanged.
+
+    Args:
+        checkpoint: from ``read_checkpoint``; of ``roberta`` only without ``projected_dim``.
+        n: new ``max_positions``; None to keep it.
+        projected_dim: new k, in any notation; None for the k that preserves the features of short inputs: with windows
+            the one that keeps their length, without windows the old k.
+
+    Returns:
+        A checkpoint to continue from with ``--finetune-from-model``.
+    """
+    checkpoint = from_authors(checkpoint)
+    options, state = get_cfg_section(checkpoint, "model"), upgrade_names(checkpoint["model"])
+    options["max_positions"] = n = max_positions(state) if n is None else n
+    if not group_projections(state):
+        state[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
+        return replace_model(checkpoint, state, options)
+    if projected_dim is None:
+        _, config = resolve_model({**options, "max_positions": max_positions(state)}, state)
+        dims = scale_projected_dims(state, config, n)
+    else:
+        dims = parse_projected_dim(projected_dim, count_layers(state), options["encoder_attention_heads"])
+    options["projected_dim"] = format_projected_dim(dims)
+    _, config = resolve_model(options, state)
+    return replace_model(checkpoint, fit_state_dict(state, config), options)

@@ -1,0 +1,57 @@
+"""``fairseq-linformer export``: a checkpoint as a folder for transformers, or as an ONNX graph."""
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .parsers import add_command, add_tokenizer, tokenizer_files
+
+
+def add_parser(commands: Any) -> None:
+    """Add ``export``."""
+    parser = add_command(
+        commands,
+        "export",
+        "export a checkpoint to transformers, or to ONNX for onnxruntime without PyTorch",
+        """export checkpoint_best.pt hf-base --dictionary dict.txt --sentencepiece-model spm.model
+        export checkpoint_best.pt onnx-base --onnx --int8 --max-positions 256""",
+        description="`convert` reads the folder for transformers back.",
+    )
+    next_to = "next to CHECKPOINT"
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="fairseq checkpoint of a Linformer; with --onnx also a folder that `export` wrote",
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
+    parser.add_argument("--head", metavar="NAME", help="classification head to export (default: the only one)")
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help=f"dict.txt of the labels (default: label/dict.txt {next_to})"
+    )
+    parser.add_argument("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
+    add_tokenizer(parser, default=next_to)
+    parser.add_argument("--no-tokenizer", dest="tokenizer", action="store_false", help="do not export the tokenizer")
+    parser.add_argument("--onnx", action="store_true", help="write an ONNX graph")
+    graph = parser.add_argument_group("graph", "With --onnx.")
+    graph.add_argument("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")
+    graph.add_argument(
+        "--max-positions", type=int, metavar="N", help="longest input in tokens (default: the model's n)"
+    )
+    parser.set_defaults(run=partial(_export, parser))
+
+
+def _export(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    values: dict[str, Any] = {name: getattr(options, name) for name in ("head", "labels", "dictionary", "tokenizer")}
+    values["tokenizer_files"] = tokenizer_files(options)
+    if options.onnx:
+        from ..checkpoints.onnx_export import to_onnx
+
+        to_onnx(options.checkpoint, options.out, int8=options.int8, max_positions=options.max_positions, **values)
+        return f"{options.out} is written; {options.out / 'README.md'} shows how to run it"
+    if options.int8 or options.max_positions is not None:
+        parser.error("--int8 and --max-positions need --onnx")
+    from ..checkpoints.huggingface import to_huggingface
+
+    to_huggingface(options.checkpoint, options.out, **values)
+    return f"{options.out} is written; load it with trust_remote_code=True"

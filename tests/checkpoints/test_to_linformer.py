@@ -1,0 +1,271 @@
+"""RoBERTa as a Linformer, and Linformers of another n or k."""
+
+import argparse
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_linformer.checkpoints.convert import convert
+from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.checkpoints.to_linformer import from_roberta, resize
+from fairseq_linformer.config import PROJECTIONS, SHARING
+from fairseq_linformer.models.shapes import infer_config, max_positions
+
+from ..fairseq_commands import TINY, finetune, load, train
+
+ROBERTA = ["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"]
+KINDS = {"post-norm": [], "pre-norm, untied": ["--encoder-normalize-before", "--untie-weights-roberta"]}
+HEAD = "classification_heads.sentence_classification_head.dense.weight"
+
+
+@pytest.fixture(scope="module")
+def train_roberta(mlm_data, tmp_path_factory):
+    """A function from the kind to the checkpoint of a RoBERTa."""
+
+    @cache
+    def make(kind):
+        folder = tmp_path_factory.mktemp("roberta")
+        train(mlm_data, folder, *KINDS[kind], model=ROBERTA, updates=3)
+        return folder / "checkpoint_last.pt"
+
+    return make
+
+
+@pytest.fixture(params=KINDS)
+def roberta(request, train_roberta):
+    return train_roberta(request.param)
+
+
+@pytest.fixture
+def post_norm(train_roberta):
+    return train_roberta("post-norm")
+
+
+@pytest.fixture(scope="module")
+def train_linformer(mlm_data, tmp_path_factory):
+    """A function that trains a checkpoint of n = 16 for a few updates, once per variant."""
+
+    @cache
+    def make(sharing, projection, k):
+        folder = tmp_path_factory.mktemp("linformer")
+        words = ["--sharing", sharing, "--projection", projection, "--projected-dim", k]
+        train(mlm_data, folder, *words, updates=3)
+        return folder / "checkpoint_last.pt"
+
+    return make
+
+
+def model_of(path):
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
+    return model.eval()
+
+
+def build(checkpoint, folder):
+    torch.save(checkpoint, folder / "new.pt")
+    return model_of(folder / "new.pt")
+
+
+def batch():
+    tokens = torch.randint(4, 40, (3, 16), generator=torch.Generator().manual_seed(0))
+    tokens[1, 9:] = 1
+    return tokens
+
+
+@pytest.mark.parametrize("local_window", [0, 5])
+def test_k_equal_to_n_is_roberta(roberta, tmp_path, local_window):
+    ours = build(from_roberta(read_checkpoint(roberta), projected_dim=16, local_window=local_window), tmp_path)
+    real = batch().ne(1)
+    torch.testing.assert_close(ours(batch())[0][real], model_of(roberta)(batch())[0][real], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("sharing, k, exact", [("headwise", 8, 4), ("layerwise", 11, 5), ("none", "8/12,6", 3)])
+def test_short_inputs_keep_their_features(roberta, tmp_path, sharing, k, exact):
+    """Up to k / 2 tokens, of the smallest k; a longer input does not."""
+    theirs = model_of(roberta).double()
+    ours = build(from_roberta(read_checkpoint(roberta), projected_dim=k, sharing=sharing), tmp_path).double()
+    for n, at_least, at_most in ((exact, 0, 1e-7), (exact - 1, 0, 1e-7), (13, 1e-6, 1)):
+        tokens = batch()[:, :n]
+        real = tokens.ne(1)
+        difference = (ours(tokens)[0] - theirs(tokens)[0])[real].abs().max()
+        assert at_least <= difference < at_most
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [({}, "graded"), ({"projection_init": "average"}, "average"), ({"projection": "max-pool"}, None)],
+)
+def test_linear_projections_are_graded_by_default(post_norm, options, expected):
+    new = from_roberta(read_checkpoint(post_norm), projected_dim=8, **options)
+    assert new["cfg"]["model"]["projection_init"] == expected
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.parametrize("sharing", SHARING)
+def test_every_variant_keeps_all_weights(post_norm, tmp_path, sharing, projection):
+    k = {"none": "8/4,5", "layerwise": 8}.get(sharing, "8,5")
+    old = read_checkpoint(post_norm)
+    new = from_roberta(old, projected_dim=k, sharing=sharing, projection=projection)
+    weights = {key: value for key, value in old["model"].items() if not key.endswith(".version")}
+    assert all(torch.equal(value, new["model"][key]) for key, value in weights.items())
+    assert (new["cfg"]["model"]["projected_dim"], new["cfg"]["model"]["sharing"]) == (k, sharing)
+    assert build(new, tmp_path).state_dict().keys() == new["model"].keys()
+
+
+def test_conversion_to_another_n(roberta, tmp_path):
+    """Position embeddings are tiled; the first half is the original."""
+    model = build(from_roberta(read_checkpoint(roberta), projected_dim=32, max_positions=32), tmp_path)
+    real = batch().ne(1)
+    torch.testing.assert_close(model(batch())[0][real], model_of(roberta)(batch())[0][real], rtol=0, atol=1e-5)
+    assert model(torch.randint(4, 40, (1, 32)))[0].shape[:2] == (1, 32)
+
+
+@pytest.mark.slow
+def test_old_checkpoints_such_as_roberta_base(roberta, tmp_path):
+    """roberta.base has ``args``, calls its encoder ``decoder`` and keeps queries, keys and values in one matrix."""
+    new = load(roberta.parent)
+    state = {}
+    for key, value in new["model"].items():
+        old = key.replace("encoder.", "decoder.", 1).replace("layernorm_embedding", "emb_layer_norm")
+        if ".q_proj." in key:
+            parts = [new["model"][key.replace("q_proj", f"{name}_proj")] for name in "qkv"]
+            state[old.replace("q_proj.", "in_proj_")] = torch.cat(parts)
+        elif ".k_proj." not in key and ".v_proj." not in key:
+            state[old] = value
+    args = argparse.Namespace(**{**vars(new["cfg"]["model"]), "task": "masked_lm", "data": str(tmp_path)})
+    history = [{"num_updates": 3, "optimizer_name": "x", "lr_scheduler_state": {}}]
+    old = {"args": args, "model": state, "extra_state": {"epoch": 1}, "optimizer_history": history}
+    torch.save(old, tmp_path / "old.pt")
+    converted = from_roberta(read_checkpoint(tmp_path / "old.pt"), projected_dim=8)
+    expected = from_roberta(read_checkpoint(roberta), projected_dim=8)
+    assert converted["model"].keys() == expected["model"].keys()
+    assert all(torch.equal(value, expected["model"][key]) for key, value in converted["model"].items())
+    assert converted["cfg"]["model"] == expected["cfg"]["model"]
+
+
+SHAPES = [  # sharing, projection, k before, n and k after
+    ("headwise", "linear", "8,4", 24, "10,7"),
+    ("key-value", "linear", 8, 32, None),
+    ("layerwise", "linear", 8, 16, 4),
+    ("none", "linear", "8/4,3", 32, None),
+    ("none", "linear", "8/4,3", 20, 5),
+    ("none", "conv", 8, 32, 5),
+    ("layerwise", "conv", 4, 12, None),
+    ("layerwise", "mean-pool", 8, 7, None),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing, projection, k, n, new_k", SHAPES)
+def test_resizing_explicitly_and_on_the_fly_are_equal(
+    train_linformer, class_data, tmp_path, sharing, projection, k, n, new_k
+):
+    old = train_linformer(sharing, projection, k)
+    new = resize(read_checkpoint(old), n, new_k)
+    options = new["cfg"]["model"]
+    assert options["max_positions"] == n == max_positions(new["model"])
+    model = build(new, tmp_path)
+    assert infer_config(model.state_dict()).projected_dims == infer_config(new["model"]).projected_dims
+
+    # On the fly, by finetuning a classifier with learning rate 0.
+    shape = ["--sharing", sharing, "--projection", projection, "--projected-dim", options["projected_dim"]]
+    start = ["--max-positions", n, "--resize-checkpoint", "--finetune-from-model", old, "--lr", "0"]
+    finetune(class_data, tmp_path / "task", *TINY, *shape, *start, updates=1)
+    finetuned = model_of(tmp_path / "task" / "checkpoint_last.pt")
+    for key, value in model.state_dict().items():
+        torch.testing.assert_close(finetuned.state_dict()[key], value, rtol=0, atol=1e-7, msg=key)
+
+
+@pytest.mark.slow
+def test_lengthening_staggered_windows_nearly_preserves_features(train_linformer, tmp_path):
+    old = train_linformer("headwise", "linear", 8)
+    before, after = model_of(old), build(resize(read_checkpoint(old), 40), tmp_path)
+    tokens = torch.randint(4, 40, (4, 16))
+    expected = before(tokens, features_only=True)[0]
+    assert 0 < (after(tokens, features_only=True)[0] - expected).abs().max() < 0.05 * expected.std()
+    short = tokens[:, :13]
+    torch.testing.assert_close(*(m(short, features_only=True)[0] for m in (after, before)), rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", ["none", "layerwise"])
+def test_lengthening_preserves_features_of_the_first_positions(mlm_data, tmp_path, sharing):
+    """Up to rounding, for inputs that do not reach the last window, which starts at position 13."""
+    train(mlm_data, tmp_path, "--sharing", sharing, "--projection-init", "average", updates=2)
+    old = tmp_path / "checkpoint_last.pt"
+    tokens = torch.randint(4, 40, (2, 13))
+    tokens[1, 10:] = 1
+    real = tokens.ne(1)
+    new = build(resize(read_checkpoint(old), 40), tmp_path)
+    torch.testing.assert_close(new(tokens)[0][real], model_of(old)(tokens)[0][real], rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_original_and_heads_are_unchanged(class_data, train_linformer, tmp_path):
+    """Also for a finetuned checkpoint, whose head is kept."""
+    finetune(class_data, tmp_path, *TINY, "--finetune-from-model", train_linformer("headwise", "linear", 8))
+    before, checkpoint = load(tmp_path), read_checkpoint(tmp_path / "checkpoint_last.pt")
+    new = resize(checkpoint, 32, 4)
+    assert all(torch.equal(value, checkpoint["model"][key]) for key, value in before["model"].items())
+    assert "last_optimizer_state" not in new and "last_optimizer_state" in checkpoint
+    assert torch.equal(new["model"][HEAD], before["model"][HEAD])
+
+
+def test_files_next_to_the_checkpoint_are_copied(train_linformer, mlm_data, tmp_path):
+    old = tmp_path / "old.pt"
+    torch.save(read_checkpoint(train_linformer("headwise", "linear", 8)), old)
+    for name in ("dict.txt", "tokenizer.json", "label/dict.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    convert(old, tmp_path / "new", max_positions=32)
+    files = {str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").rglob("*") if path.is_file()}
+    assert files == {"model.pt", "dict.txt", "tokenizer.json", "label/dict.txt"}
+    convert(old, tmp_path / "other", max_positions=32, dictionary=f"{mlm_data}/dict.txt")
+    assert (tmp_path / "other" / "dict.txt").read_bytes() == Path(mlm_data, "dict.txt").read_bytes()
+
+
+def test_error_without_the_option_names_the_difference(train_linformer, mlm_data, tmp_path):
+    start = ["--finetune-from-model", train_linformer("headwise", "linear", 8)]
+    with pytest.raises(Exception, match="Cannot load model parameters") as error:
+        train(mlm_data, tmp_path, "--tokens-per-sample", "32", *start, updates=1)
+    cause = str(error.value.__context__)
+    assert "max_positions 16, this model has 32" in cause and "--resize-checkpoint" in cause
+
+
+@pytest.mark.parametrize(
+    "options, named",
+    [
+        ({"max_positions": 0}, "max_positions .* got 0"),
+        ({"projected_dim": 17}, "projected_dim .* got 17"),
+        ({"projected_dim": "4x3"}, "projected_dim .* '4x3'"),
+        ({"sharing": "none"}, "--sharing has no effect with a Linformer"),
+        ({"arch": "roberta", "max_positions": 8}, "--arch has no effect with a Linformer"),
+        ({}, "would stay as it is"),
+    ],
+)
+def test_rejections_of_a_linformer(train_linformer, tmp_path, options, named):
+    with pytest.raises(ValueError, match=named):
+        convert(train_linformer("headwise", "linear", 8), tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options, named",
+    [
+        ({"projected_dim": 17}, "projected_dim .* got 17"),
+        ({"local_window": 16}, "local_window .* got 16"),
+        ({"arch": "roberta"}, "would stay as it is"),
+        ({"arch": "roberta", "projected_dim": 8}, "--projected-dim has no effect with --arch roberta"),
+    ],
+)
+def test_rejections_of_a_roberta(post_norm, tmp_path, options, named):
+    with pytest.raises(ValueError, match=named):
+        convert(post_norm, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_random_projections_are_not_resized(train_linformer):
+    with pytest.raises(ValueError, match="learned projections .*random"):
+        resize(read_checkpoint(train_linformer("headwise", "random", 8)), 32)

@@ -1,0 +1,54 @@
+"""``fairseq-linformer convert`` of fairseq checkpoints: its output and its seed."""
+
+import pytest
+import torch
+
+from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.cli import main
+
+from ..fairseq_commands import TINY, load, train
+
+
+@pytest.fixture(scope="module")
+def folder(mlm_data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    train(mlm_data, folder / "roberta", model=["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"], updates=1)
+    train(mlm_data, folder / "linformer", "--projection-lr-scale", "0.5", updates=1)
+    return folder
+
+
+def convert(*words):
+    main(["convert", *map(str, words)])
+
+
+def test_output_for_roberta(folder, tmp_path, capsys):
+    options = ["--projected-dim", "8,4", "--sharing", "key-value", "--local-window", "3"]
+    convert(folder / "roberta" / "checkpoint_last.pt", tmp_path / "out", *options)
+    assert capsys.readouterr().out == (
+        f"{tmp_path / 'out' / 'model.pt'}: n = 16, k = 8,4, local window = 3\n"
+        "without dict.txt and tokenizer, since INPUT has none; --dictionary adds them\n"
+        "fairseq-train: --arch linformer_roberta --max-positions 16 --projected-dim 8,4 --sharing key-value "
+        "--projection linear --local-window 3 --encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 "
+        "--encoder-attention-heads 2\n"
+    )
+    assert load(tmp_path / "out", "model.pt")["cfg"]["model"]["projected_dim"] == "8,4"
+
+
+def test_seed_determines_random_projections(folder, tmp_path):
+    states = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        options = ["--projected-dim", "8", "--projection", "random", "--seed", seed]
+        convert(folder / "roberta" / "checkpoint_last.pt", tmp_path / name, *options)
+        states.append(load(tmp_path / name, "model.pt")["model"])
+    a, b, c = (state["encoder.sentence_encoder.layers.1.self_attn.F.weight"] for state in states)
+    assert torch.equal(a, b) and not torch.equal(a, c)
+    drawn = torch.cat([value for key, value in states[0].items() if key.endswith((".E.weight", ".F.weight"))])
+    assert drawn.numel() == 4 * 8 * 16 and drawn.std().item() == pytest.approx(8**-0.5, rel=0.1)
+
+
+def test_resize(folder, tmp_path, capsys):
+    convert(folder / "linformer" / "checkpoint_last.pt", tmp_path / "long", "--max-positions", "32")
+    printed = capsys.readouterr().out
+    assert "n = 32, k = 16" in printed and "positions 17 to 32 start as copies of positions 1 to 16" in printed
+    assert "--max-positions 32 --projected-dim 16 --sharing headwise" in printed
+    assert read_checkpoint(tmp_path / "long" / "model.pt")["cfg"]["task"]["tokens_per_sample"] == 32
