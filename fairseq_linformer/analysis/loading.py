@@ -24,16 +24,7 @@ from ..huggingface import LinformerPreTrainedConfig  # the package registers the
 from ..models.authors_plugin import is_authors_state_dict
 from ..models.dictionaries import check_dictionary
 from ..models.options import resolve_options, to_linformer_config
-from ..models.resize import describe_mismatch
-from ..models.shapes import (
-    EMBEDDINGS,
-    ENCODER,
-    PADDING_IDX,
-    group_projections,
-    max_positions,
-    record_options,
-    upgrade_names,
-)
+from ..models.shapes import EMBEDDINGS, ENCODER, PADDING_IDX, has_projections, max_positions, upgrade_names
 from ..modules import LinformerEncoder
 from .attention_model import AttentionModel
 
@@ -86,9 +77,7 @@ def _load_checkpoint(
     """
     checkpoint = read_checkpoint(path)
     kind = (
-        "linformer"
-        if group_projections(checkpoint["model"]) or is_authors_state_dict(checkpoint["model"])
-        else "roberta"
+        "linformer" if has_projections(checkpoint["model"]) or is_authors_state_dict(checkpoint["model"]) else "roberta"
     )
     if kind == "linformer":
         checkpoint = from_authors(checkpoint)
@@ -109,10 +98,6 @@ def _load_checkpoint(
     encoder = LinformerEncoder(config)
     parameters = {key: value.float() for key, value in checkpoint["model"].items() if key.startswith(ENCODER)}
     parameters.pop(ENCODER + "version", None)
-    expected = {ENCODER + key: value for key, value in encoder.state_dict().items()}
-    recorded = record_options(config)
-    if problem := describe_mismatch({**expected, **recorded}, {**parameters, **recorded}, tied=False):
-        raise ValueError(f"{path}: {problem}")
     encoder.load_state_dict({key.removeprefix(ENCODER): value for key, value in parameters.items()})
     encoder = encoder.to(device).eval()
     tokenizer, files = _load_tokenizer(path, config, dictionary, tokenizer_files) if with_tokenizer else (None, {})

@@ -6,7 +6,7 @@ from typing import Any
 from ..models import authors_plugin
 from ..models.options import collect_options
 from ..models.resize import fit_state_dict
-from ..models.shapes import infer_config, max_positions
+from ..models.shapes import max_positions
 from .files import get_cfg_section, replace_model, resolve_model
 
 
@@ -18,11 +18,10 @@ def from_authors(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """
     if not authors_plugin.is_authors_state_dict(checkpoint["model"]):
         return checkpoint
-    state, is_version_1, untied = authors_plugin.convert_state_dict(checkpoint["model"])
+    state, sharing, untied = authors_plugin.convert_state_dict(checkpoint["model"])
     args, config = resolve_model({**get_cfg_section(checkpoint, "model"), "max_positions": max_positions(state)}, state)
-    if is_version_1:  # it did not share the matrices that its options say are shared
-        args.sharing = infer_config(state).sharing
-        config = replace(config, sharing=args.sharing)
+    if sharing is not None:  # version 1 did not share the matrices that its options say are shared
+        args.sharing, config = sharing, replace(config, sharing=sharing)
     args.untie_weights_roberta = args.untie_weights_roberta or untied
     # The authors' matrices have no windows. Finetuning from scratch uses these options, and must have none either.
     options = {"_name": args.arch, **collect_options(args), "projection_init": "normal"}

@@ -13,7 +13,7 @@ from ..config import LinformerConfig
 from ..files import open_atomic
 from ..models.fairseq_fixes import check_settings, load_weights_only
 from ..models.options import resolve_options, to_linformer_config
-from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
+from ..models.shapes import EMBEDDINGS, OLD_BUFFERS, PADDING_IDX
 from .transformers_loading import WEIGHTS
 
 ONNX_GRAPH = "model.onnx"
@@ -54,12 +54,8 @@ def read_checkpoint(path) -> dict[str, Any]:
                 f"{path} must be a checkpoint of linformer_roberta or roberta, got architecture "
                 f"{get_architecture(checkpoint)!r} without sentence_encoder.{name}.weight"
             )
-    option = get_cfg_section(checkpoint, "model").get("encoder_attention_heads")
-    buffer = checkpoint["model"].get(ATTENTION_HEADS)
-    if option is not None and buffer is not None and option != int(buffer):
-        raise ValueError(
-            f"encoder_attention_heads of {path} must agree, got {option} in cfg and {int(buffer)} in the weights"
-        )
+    for buffer in OLD_BUFFERS:
+        checkpoint["model"].pop(buffer, None)
     return checkpoint
 
 

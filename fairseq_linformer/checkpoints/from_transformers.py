@@ -12,7 +12,7 @@ from ..data.tokenizer_files import DICTIONARY
 from ..files import check_can_be_written, check_new_folder, new_folder, write_lines
 from ..models.distillation import NEW_LM_HEAD
 from ..models.roberta_eps import EPS_ARCHITECTURE
-from ..models.shapes import EMBEDDINGS, NORM_EPSILON, OUTPUT_EMBEDDINGS, max_positions, record_epsilon, upgrade_names
+from ..models.shapes import EMBEDDINGS, OUTPUT_EMBEDDINGS, max_positions, upgrade_names
 from .files import build_checkpoint
 from .resize import resize
 from .roberta import from_roberta
@@ -93,8 +93,6 @@ def _to_roberta(encoder: Encoder, vocabulary: Vocabulary) -> dict[str, Any]:
     is_stock = options["layer_norm_eps"] == FAIRSEQ_EPSILON
     if is_stock:
         del options["layer_norm_eps"]
-    else:
-        state[NORM_EPSILON] = record_epsilon(options["layer_norm_eps"])
     arch = "roberta" if is_stock else EPS_ARCHITECTURE
     cfg = {
         "model": Namespace(_name=arch, arch=arch, **options),

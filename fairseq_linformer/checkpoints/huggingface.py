@@ -23,7 +23,7 @@ from ..huggingface import (
 from ..models.authors_plugin import is_authors_state_dict
 from ..models.dictionaries import check_dictionary, read_labels, write_labels
 from ..models.options import from_linformer_config
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, choose_head, group_projections, max_positions
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, choose_head, has_projections, max_positions
 from .authors import from_authors
 from .files import build_checkpoint, get_architecture, get_cfg_section, read_checkpoint, resolve_model
 from .huggingface_state import (
@@ -71,7 +71,7 @@ def to_huggingface(
     """
     check_new_folder(out)
     data = read_checkpoint(checkpoint)
-    if not (group_projections(data["model"]) or is_authors_state_dict(data["model"])):
+    if not (has_projections(data["model"]) or is_authors_state_dict(data["model"])):
         raise ValueError(
             f"{checkpoint} must be a checkpoint of linformer_roberta, got architecture {get_architecture(data)!r} "
             "without projections E and F"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..models.resize import fit_state_dict, scale_projected_dims
-from ..models.shapes import PADDING_IDX, POSITIONS, count_layers, group_projections, max_positions, upgrade_names
+from ..models.shapes import PADDING_IDX, POSITIONS, count_layers, has_projections, max_positions, upgrade_names
 from ..modules.resize import resize_positions
 from ..projected_dim import format_projected_dim, parse_projected_dim
 from .authors import from_authors
@@ -29,8 +29,9 @@ def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any 
         raise ValueError("max_positions or projected_dim must be set, got neither")
     checkpoint = from_authors(checkpoint)
     options, state = get_cfg_section(checkpoint, "model"), upgrade_names(checkpoint["model"])
-    options["max_positions"] = n = max_positions(state) if n is None else n
-    if not group_projections(state):
+    old_n = max_positions(state)
+    options["max_positions"] = n = n or old_n
+    if not has_projections(state):
         if projected_dim is not None:
             raise ValueError(
                 "projected_dim must be unset for RoBERTa, which has no projections (`fairseq-linformer convert "
@@ -38,11 +39,11 @@ def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any 
             )
         state[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
         return replace_model(checkpoint, state, options)
+    _, old_config = resolve_model({**options, "max_positions": old_n}, state)
     if projected_dim is None:
-        _, config = resolve_model({**options, "max_positions": max_positions(state)}, state)
-        dims = scale_projected_dims(state, config, n)
+        dims = scale_projected_dims(state, old_config, n)
     else:
         dims = parse_projected_dim(projected_dim, count_layers(state), options["encoder_attention_heads"])
     options["projected_dim"] = format_projected_dim(dims)
     _, config = resolve_model(options, state)
-    return replace_model(checkpoint, fit_state_dict(state, config), options)
+    return replace_model(checkpoint, fit_state_dict(state, config, old_config), options)

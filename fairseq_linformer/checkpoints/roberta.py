@@ -6,7 +6,7 @@ from typing import Any
 from ..models.authors_plugin import is_authors_state_dict
 from ..models.options import LinformerRobertaConfig, collect_options
 from ..models.resize import fit_state_dict
-from ..models.shapes import ENCODER, POSITIONS, count_layers, group_projections, max_positions, upgrade_names
+from ..models.shapes import ENCODER, POSITIONS, count_layers, has_projections, max_positions, upgrade_names
 from .files import get_cfg_section, replace_model, resolve_model
 
 
@@ -28,7 +28,7 @@ def from_roberta(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
         ValueError: the checkpoint is not a RoBERTa, or an option is not allowed.
     """
     state = upgrade_names(checkpoint["model"])
-    if group_projections(state) or is_authors_state_dict(state):
+    if has_projections(state) or is_authors_state_dict(state):
         raise ValueError("the checkpoint is already a Linformer; expected a RoBERTa")
     old = get_cfg_section(checkpoint, "model")
     if POSITIONS not in state or "encoder_attention_heads" not in old:

@@ -216,16 +216,28 @@ def _evaluate(node: ast.expr) -> Any:
 
 
 def fix_restore_file() -> None:
-    """A checkpoint that ``--restore-file`` names must exist: fairseq starts from random parameters without it."""
+    """A checkpoint that training starts from must exist and have the model's options: fairseq starts from random
+    parameters without ``--restore-file``, and compares shapes only."""
     load = Trainer.load_checkpoint
 
     @wraps(load)
-    def load_existing(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
-        if self.cfg.checkpoint.restore_file != "checkpoint_last.pt" and not PathManager.isfile(filename):
-            raise ValueError(f"--restore-file must be a checkpoint, got {filename}, which does not exist")
+    def load_if_it_fits(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+        if not PathManager.isfile(filename):
+            if self.cfg.checkpoint.restore_file != "checkpoint_last.pt":
+                raise ValueError(f"--restore-file must be a checkpoint, got {filename}, which does not exist")
+        elif hasattr(self._model, "check_options"):  # the models of this plugin
+            self._model.check_options(read_options(filename))
         return load(self, filename, *args, **kwargs)
 
-    Trainer.load_checkpoint = load_existing
+    Trainer.load_checkpoint = load_if_it_fits
+
+
+def read_options(path) -> dict[str, Any]:
+    """The options of the model of a fairseq checkpoint. Its tensors stay in the file."""
+    checkpoint = load_weights_only(path, mmap=True)
+    check_settings(path, checkpoint)
+    options = checkpoint["cfg"]["model"] if checkpoint.get("cfg") else checkpoint["args"]
+    return dict(vars(options) if isinstance(options, argparse.Namespace) else options)
 
 
 def fix_missing_heads() -> None:

@@ -20,7 +20,7 @@ from ..config import POSITIONS_LIMIT
 from ..files import read_json, sha256
 from ..models.options import LinformerRobertaConfig
 from ..models.roberta_eps import EPS_ARCHITECTURE
-from ..models.shapes import EMBEDDINGS, group_projections, head_names, max_positions, upgrade_names
+from ..models.shapes import EMBEDDINGS, has_projections, head_names, max_positions, upgrade_names
 from .job import quote
 
 # Model options that belong to the recipe, to a machine, or to the loading of a checkpoint.
@@ -83,7 +83,7 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
         if not start.exists() and not dry_run:
             replace_checkpoint(data, start)  # another process may write the same
         path = start if start.exists() else original
-    is_linformer = bool(group_projections(state))
+    is_linformer = has_projections(state)
     options = {
         key: value
         for key, value in model.items()
@@ -94,7 +94,7 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
     }
     name = get_architecture(data)
     if not is_linformer:
-        unused = ["projec", "freeze_", "sharing", "window_sizes", "local_window"]
+        unused = ["projec", "freeze_", "sharing", "local_window"]
         if name != EPS_ARCHITECTURE:
             name = "roberta"
             unused.append("layer_norm_eps")

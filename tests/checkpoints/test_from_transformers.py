@@ -165,21 +165,6 @@ def test_n_can_be_changed(folders, tmp_path):
         assert load(tmp_path / arch).max_positions() == 64
 
 
-def test_ignored_window_sizes_change_the_features(folders, tmp_path):
-    """The weights are the same, but windows of several tokens lose attention."""
-    features, states = {}, {}
-    for name, options in (("default", []), *((sizes, ["--window-sizes", sizes]) for sizes in ("counted", "ignored"))):
-        main(["convert", "from-transformers", str(folders["bert", True]), str(tmp_path / name), *options])
-        model = load(tmp_path / name)
-        with torch.no_grad():
-            features[name] = model(encode(tmp_path / name, TEXTS[:1]), features_only=True)[0]
-        states[name] = model.state_dict()
-    assert torch.equal(features["default"], features["counted"])
-    assert not torch.allclose(features["ignored"], features["counted"], rtol=0, atol=1e-4)
-    differing = {key for key, value in states["ignored"].items() if not torch.equal(value, states["counted"][key])}
-    assert {key.rpartition(".")[2] for key in differing} == {"window_options"}
-
-
 def edit(folder, **values):
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))

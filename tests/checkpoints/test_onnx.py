@@ -36,7 +36,7 @@ VARIANTS = {
     "key-value, wide local window": dict(sharing="key-value", projected_dim=7, local_window=40),
     "layerwise, pre-norm, k = n": dict(sharing="layerwise", normalize_before=True, projected_dim=N),
     "k per head": dict(sharing="none", projected_dim="8/4"),
-    "none, uneven windows, sizes ignored": dict(sharing="none", projected_dim=7, window_sizes="ignored"),
+    "none, uneven windows": dict(sharing="none", projected_dim=7),
     "uneven mean-pool": dict(projection="mean-pool", projected_dim=7),
     "max-pool": dict(projection="max-pool"),
     "uneven conv": dict(projection="conv", projected_dim=7, layers=2, sharing="layerwise"),

@@ -6,7 +6,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.resize import resize
-from fairseq_linformer.models.shapes import infer_config, max_positions
+from fairseq_linformer.models.shapes import max_positions
 
 from ..fairseq_commands import TINY, finetune, load, train
 
@@ -58,7 +58,6 @@ def test_resizing_explicitly_and_on_the_fly_are_equal(
     torch.save(new, tmp_path / "new.pt")
     model = model_of(tmp_path / "new.pt")
     assert max_positions(model.state_dict()) == n
-    assert infer_config(model.state_dict()).projected_dims == infer_config(new["model"]).projected_dims
 
     # On the fly, by finetuning a classifier with learning rate 0.
     finetune(
@@ -140,7 +139,7 @@ def test_original_and_heads_are_unchanged(class_data, train_checkpoint, tmp_path
 
 
 def test_error_without_the_option_names_the_difference(train_checkpoint, mlm_data, tmp_path):
-    with pytest.raises(Exception, match="Cannot load model parameters") as error:
+    with pytest.raises(ValueError, match="max_positions 16, this model has 32; .* --resize-checkpoint"):
         train(
             mlm_data,
             tmp_path,
@@ -150,30 +149,13 @@ def test_error_without_the_option_names_the_difference(train_checkpoint, mlm_dat
             train_checkpoint("headwise", "linear", 8),
             updates=1,
         )
-    cause = str(error.value.__context__)
-    assert "max_positions 16, this model has 32" in cause and "--resize-checkpoint" in cause
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "projection, options, named",
-    [
-        ("linear", ["--sharing", "none", "--projected-dim", "8/4,8"], "sharing headwise, this model has none"),
-        ("random", ["--projection", "random", "--projected-dim", "4"], "learned projections"),
-    ],
-)
-def test_failed_resizing_on_the_fly(train_checkpoint, mlm_data, tmp_path, projection, options, named):
-    with pytest.raises(Exception, match="Cannot load model parameters") as error:
-        train(
-            mlm_data,
-            tmp_path,
-            *options,
-            "--resize-checkpoint",
-            "--finetune-from-model",
-            train_checkpoint("headwise", projection, 8),
-            updates=1,
-        )
-    assert named in str(error.value.__context__)
+def test_sharing_is_not_resized(train_checkpoint, mlm_data, tmp_path):
+    options = ["--sharing", "none", "--projected-dim", "8/4,8", "--resize-checkpoint", "--finetune-from-model"]
+    with pytest.raises(ValueError, match="sharing headwise, this model has none"):
+        train(mlm_data, tmp_path, *options, train_checkpoint("headwise", "linear", 8), updates=1)
 
 
 @pytest.mark.parametrize(

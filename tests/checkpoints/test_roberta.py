@@ -171,8 +171,6 @@ def test_rejections(post_norm):
     for local_window in (-1, 16):
         with pytest.raises(ValueError, match=f"local_window .* got {local_window}"):
             from_roberta(old, projected_dim=8, local_window=local_window)
-    with pytest.raises(ValueError, match="window_sizes .* 'random'"):
-        from_roberta(old, projected_dim=8, projection="random", window_sizes="counted")
     with pytest.raises(ValueError, match="Linformer"):
         from_roberta(from_roberta(old, projected_dim=8), projected_dim=8)
 

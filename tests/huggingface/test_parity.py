@@ -58,7 +58,6 @@ VARIANTS = {
     "random": "--projection random --sharing key-value",
     "normal": "--projection-init normal",
     "local window, graded": "--local-window 3 --projected-dim 6 --projection-init graded",
-    "sizes ignored": "--window-sizes ignored",
     "frozen": "--freeze-projections",
     "full rate": "--projection-lr-scale 1.0 --projected-dim 16",
 }

@@ -99,7 +99,7 @@ def test_conversion_only(encoder, text, tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        dict(sharing="key-value", local_window=2, window_sizes="ignored"),
+        dict(sharing="key-value", local_window=2),
         dict(projection="mean-pool"),
         dict(sharing="none", projected_dim="8,4", projection_init="average"),
     ],

@@ -21,7 +21,7 @@ def assert_equal_models(a, b):
         assert torch.equal(a["model"][key], b["model"][key]), key
 
 
-UNSET = ("encoder_layers_to_keep", "projection_init", "projection_lr_scale", "window_sizes", *authors_plugin.OPTIONS)
+UNSET = ("encoder_layers_to_keep", "projection_init", "projection_lr_scale", *authors_plugin.OPTIONS)
 """Options for which None is stored: their default depends on others or on the loaded weights."""
 # 30 updates of TINY with layerwise sharing at seed 7, every fifth, in bits. A change here is
 # a change of the model, its start, the order of random numbers, or of what fairseq does.
