@@ -33,7 +33,7 @@ Rows = dict[int, Tensor]
 
 
 def regular_length(k: int, N: int, singletons: int) -> int:
-    """The length of the shortest window after the singletons, the windows of one position at the start."""
+    """Length of the shortest window after the singletons, which are windows of one position at the start."""
     first = min(singletons, k - 1)
     return N // k if first <= 1 else (N - first) // (k - first)
 
@@ -103,11 +103,12 @@ def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: 
             tokens = torch.stack([Y[p] for p in inside])
             rows[j] = tokens.mean(0) if isinstance(projection, MeanPool) else tokens.max(0).values
         elif inside and kernel is not None:
-            # A first position by itself meets the last entry. The others are counted in windows without a singleton, the
-            # last two of which are one window here.
-            k, N, first = len(held), projection.n, int(bool(_singletons(projection)) and len(held) > 1)
-            places = [p - first - each[0] for p in inside for each in windows(k, N) if p - first in each]
-            entries = places or [kernel.size(1) - 1]
+            # A first position by itself meets the last entry. The others count in the windows without it, the last two
+            # of which are one window here.
+            first = min(_singletons(projection), len(held) - 1)
+            regular = windows(len(held), projection.n)
+            entries = [p - first - each[0] for p in inside for each in regular if p - first in each]
+            entries = entries or [kernel.size(1) - 1]
             total = torch.stack([kernel[:, entry] * Y[p] for entry, p in zip(entries, inside)]).sum(0)
             rows[j] = total * (kernel.size(1) / len(inside) if fills else 1)
     return rows
@@ -131,8 +132,8 @@ def project(projection: Projection, head: int, H: int, Y: Tensor) -> Rows:
 
 
 def biases(projection: Projection, head: int, t: int, n: int, reach: int) -> dict[int, float]:
-    """What is added to the scores of query t. An average of m keys counts as m keys (Bolya et al. 2023, "Token Merging",
-    equation 1), except for those that the query attends to exactly; with no other key it is masked."""
+    """What is added to the scores of query t. An average of m keys counts as m keys (Bolya et al. 2023, equation 1),
+    except for those that the query attends to exactly; with no other key it is masked."""
     if isinstance(projection, HeadProjections):
         return biases(projection.heads[head], 0, t, n, reach)
     held, is_counted = windows_of(projection), bool(projection.get_buffer("window_options")[2])

@@ -10,7 +10,7 @@ import torch
 
 import fairseq_linformer.models  # noqa: F401  allows the types of checkpoints
 
-from .test_model import Task, build
+from .test_model import build
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_linformer.config import PROJECTION_INITS, PROJECTIONS, SHARING, LinformerConfig
-from fairseq_linformer.modules import LinearMultiheadAttention, LinearProjection
+from fairseq_linformer.modules import LinearMultiheadAttention
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.linear import HeadProjections
 from fairseq_linformer.modules.order import Order

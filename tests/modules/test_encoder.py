@@ -109,8 +109,6 @@ def test_rejected_inputs():
     encoder = build()
     with pytest.raises(ValueError, match="at most 12 positions.* got 13"):
         encoder(torch.full((1, 13), 5))
-    with pytest.raises(ValueError, match="return_all_hiddens"):
-        encoder(torch.full((1, 3), 5), torch.zeros(1, 1, dtype=torch.long), return_all_hiddens=True)
 
 
 def test_token_embeddings_replace_tokens():
