@@ -98,9 +98,6 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         """
         if classification_head_name is not None and not return_all_hiddens:
             kwargs["positions"] = src_tokens.new_zeros(src_tokens.size(0), 1)
-        if self.args.quant_noise_scalar > 0 and src_tokens.device.type == "cpu":
-            # fairseq's quantized modules move their scale to the GPU.
-            raise ValueError(f"quant_noise_scalar must be 0 on a CPU, got {self.args.quant_noise_scalar}")
         return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
 
     def check_options(self, options: dict[str, Any]) -> None:

@@ -32,8 +32,6 @@ FLAGS = """
 --finetune-from-model bad/environment.pt -> environment.pt must not have interpolations, got '\\$\\{oc.env:HOME\\}'
 --finetune-from-model mlm/model.pt --sharing layerwise -> sharing headwise, this model has layerwise
 --restore-file bad/code.pt -> code.pt contains code
---memory-efficient-fp16 -> --memory-efficient-fp16 needs a GPU, but .*--amp
---bf16 -> --bf16 needs a GPU, but .*--amp
 """
 VALIDATION = """
 --path bad/half.pt -> half.pt is truncated
@@ -46,7 +44,6 @@ bad/folder -> folder/dict.txt
 YAML = """
 model.projected_dim=999 -> projected_dim must be between 1 and max_positions \\(64\\), got 999
 model.dropout=2 -> dropout must .*2
-common.bf16=true -> --bf16 needs a GPU, but .*common.bf16=false common.amp=true
 optimizer.adam_betas=abc -> options must be numbers.*'abc'
 checkpoint.finetune_from_model=bad/code.pt -> code.pt contains code
 task.data=nowhere -> nowhere/dict.txt

@@ -255,11 +255,6 @@ def test_options_change_the_modules():
     assert (layer.dropout_module.p, layer.self_attn.dropout, layer.activation_dropout_module.p) == (0.3, 0.2, 0.1)
 
 
-def test_scalar_quantization_is_rejected_on_cpu():
-    with pytest.raises(ValueError, match="quant_noise_scalar must be 0 on a CPU, got 0.1"):
-        build(quant_noise_scalar=0.1)(tokens(16, 9))
-
-
 def test_quantization_noise_is_applied_as_in_roberta():
     noisy = build(quant_noise_pq=0.5)
     hooked = {name for name, m in noisy.named_modules() if m._forward_pre_hooks}

@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 import torch
 
-from fairseq_linformer.models import authors_plugin, fairseq_fixes
+from fairseq_linformer.models import authors_plugin
 from fairseq_linformer.modules import LinformerEncoderLayer
 
 from .. import fairseq_commands
@@ -134,9 +134,8 @@ def test_checkpointing_and_offloading_train_the_same_model(mlm_data, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [["--memory-efficient-fp16"], ["--fp16", "--fp16-no-flatten-grads"]])
-def test_half_precision_with_flags(mlm_data, tmp_path, flags, monkeypatch):
+def test_half_precision_with_flags(mlm_data, tmp_path, flags):
     """The flags that a CPU can run; the first losses equal those of single precision."""
-    monkeypatch.setattr(fairseq_fixes, "HALF_PRECISION", ())
     single = train(mlm_data, tmp_path / "single", "--no-save", updates=3)
     half = train(mlm_data, tmp_path / "half", *flags, updates=3)
     assert half == pytest.approx(single, abs=5e-3) and half != single
@@ -144,8 +143,7 @@ def test_half_precision_with_flags(mlm_data, tmp_path, flags, monkeypatch):
     assert all(torch.equal(v, v.half().float()) for v in load(tmp_path / "half")["model"].values())
 
 
-def test_bf16(mlm_data, tmp_path, monkeypatch):
-    monkeypatch.setattr(fairseq_fixes, "HALF_PRECISION", ())
+def test_bf16(mlm_data, tmp_path):
     single = fairseq_commands.hydra_train(mlm_data, tmp_path / "single", *TINY_YAML)
     half = fairseq_commands.hydra_train(
         mlm_data, tmp_path / "half", *TINY_YAML, "common.bf16=true", "common.memory_efficient_bf16=true"
