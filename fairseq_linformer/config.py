@@ -19,10 +19,11 @@ SHARING = ("none", "headwise", "key-value", "layerwise")
 PROJECTIONS = ("linear", "mean-pool", "max-pool", "conv", "random")
 POOLS = ("mean-pool", "max-pool")
 """Projections without a matrix or kernel to share."""
-INITS_WITH_WINDOWS = ("average", "staggered", "graded")
-"""Values of ``projection_init`` with which rows of a linear E correspond to windows."""
-PROJECTION_INITS = {"linear": (*INITS_WITH_WINDOWS, "normal", "xavier", "jl"), "conv": ("average", "normal")}
-"""Initializations of the learned projections."""
+PROJECTION_INITS = {
+    "linear": ("average", "staggered", "graded", "normal", "xavier", "jl"),
+    "conv": ("average", "normal"),
+}
+"""Initializations of the learned projections; rows correspond to windows with those before ``normal``."""
 ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 
 

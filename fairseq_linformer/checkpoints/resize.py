@@ -30,7 +30,7 @@ def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any 
     checkpoint = from_authors(checkpoint)
     options, state = get_cfg_section(checkpoint, "model"), upgrade_names(checkpoint["model"])
     old_n = max_positions(state)
-    options["max_positions"] = n = n or old_n
+    options["max_positions"] = n = old_n if n is None else n
     if not has_projections(state):
         if projected_dim is not None:
             raise ValueError(

@@ -1,13 +1,11 @@
 """fairseq with the plugin: training, resuming, validation and finetuning, with flags and YAML."""
 
 import logging
-from unittest import mock
 
 import pytest
 import torch
 
 from fairseq_linformer.models import authors_plugin
-from fairseq_linformer.modules import LinformerEncoderLayer
 
 from .. import fairseq_commands
 from ..fairseq_commands import PLUGIN, TINY, command, last_number, load, train, validate
@@ -120,19 +118,6 @@ def test_flags_and_yaml_give_the_same_model_and_loss(mlm_data, tmp_path, arch):
     assert ours == theirs
 
 
-def test_checkpointing_and_offloading_train_the_same_model(mlm_data, tmp_path):
-    """With dropout, which is repeated; each layer runs twice per update."""
-    saved = {}
-    for flag in ("", "--checkpoint-activations", "--offload-activations"):
-        with mock.patch.object(
-            LinformerEncoderLayer, "forward", autospec=True, side_effect=LinformerEncoderLayer.forward
-        ) as forward:
-            train(mlm_data, tmp_path / f"run{flag}", *([flag] * bool(flag)), "--local-window", "2", updates=3)
-        assert forward.call_count == 3 * 2 * (2 if flag else 1)
-        saved[flag] = load(tmp_path / f"run{flag}")
-        assert_equal_models(saved[""], saved[flag])
-
-
 @pytest.mark.parametrize("flags", [["--memory-efficient-fp16"], ["--fp16", "--fp16-no-flatten-grads"]])
 def test_half_precision_with_flags(mlm_data, tmp_path, flags):
     """The flags that a CPU can run; the first losses equal those of single precision."""
@@ -141,16 +126,6 @@ def test_half_precision_with_flags(mlm_data, tmp_path, flags):
     assert half == pytest.approx(single, abs=5e-3) and half != single
     # Saved as float32, but rounded to half.
     assert all(torch.equal(v, v.half().float()) for v in load(tmp_path / "half")["model"].values())
-
-
-def test_bf16(mlm_data, tmp_path):
-    single = fairseq_commands.hydra_train(mlm_data, tmp_path / "single", *TINY_YAML)
-    half = fairseq_commands.hydra_train(
-        mlm_data, tmp_path / "half", *TINY_YAML, "common.bf16=true", "common.memory_efficient_bf16=true"
-    )
-    assert half == pytest.approx(single, abs=5e-2) and half != single
-    weight = load(tmp_path / "half")["model"]["encoder.sentence_encoder.layers.0.fc1.weight"]
-    assert torch.equal(weight, weight.bfloat16().float())
 
 
 def test_pruned_checkpoint_resumes_and_validates(mlm_data, tmp_path):
