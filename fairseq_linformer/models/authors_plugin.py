@@ -39,8 +39,6 @@ def translate_options(args: Namespace) -> str | None:
     if not options:
         return None
     ratio = options.get("compressed", 4)  # their default
-    if not 1 <= ratio <= args.max_positions:
-        raise ValueError(f"compressed must be between 1 and max_positions ({args.max_positions}), got {ratio}")
     if args.projected_dim is not None:
         raise ValueError(
             f"projected_dim must be unset with the authors' {', '.join(options)}, got {args.projected_dim}"

@@ -49,7 +49,7 @@ class LinformerRobertaConfig(_DeclaredOptions):
         "resize` does, and accept another local_window",
     )
     compressed: Optional[int] = setting(
-        None, "authors' plugin: projected_dim is max_positions divided by this value, rounded down"
+        None, "authors' plugin: projected_dim is max_positions divided by this value, rounded down", at_least=1
     )
     shared_kv_compressed: Optional[int] = setting(None, "authors' plugin: 1 means sharing key-value", choices=(0, 1))
     shared_layer_kv_compressed: Optional[int] = setting(

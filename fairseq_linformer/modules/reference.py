@@ -13,7 +13,6 @@ A sentence is never padded here: padding does not reach E and F. Weights are rea
 
 import itertools
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -90,7 +89,7 @@ def matrix_rows(E: Tensor, Y: Tensor, held: list[range] | None, fills: bool, sta
             if not num_real:
                 continue
             scale = len(held[j]) / num_real if start is None else 1 / float(start[j, :n].sum())
-        rows[j] = (scale if fills else 1) * torch.stack([E[j, p] * Y[p] for p in range(n)]).sum(0)
+        rows[j] = (scale if fills else 1) * (E[j, :n] @ Y)
     return rows
 
 
@@ -100,17 +99,14 @@ def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: 
     for j, window in enumerate(held):
         inside = [p for p in window if p < len(Y)]
         if inside and kernel is None:
-            tokens = torch.stack([Y[p] for p in inside])
-            rows[j] = tokens.mean(0) if isinstance(projection, MeanPool) else tokens.max(0).values
+            rows[j] = Y[inside].mean(0) if isinstance(projection, MeanPool) else Y[inside].amax(0)
         elif inside and kernel is not None:
             # A first position by itself meets the last entry. The others count in the windows without it, the last two
             # of which are one window here.
-            first = min(_singletons(projection), len(held) - 1)
-            regular = windows(len(held), projection.n)
+            first, regular = min(_singletons(projection), len(held) - 1), windows(len(held), projection.n)
             entries = [p - first - each[0] for p in inside for each in regular if p - first in each]
-            entries = entries or [kernel.size(1) - 1]
-            total = torch.stack([kernel[:, entry] * Y[p] for entry, p in zip(entries, inside)]).sum(0)
-            rows[j] = total * (kernel.size(1) / len(inside) if fills else 1)
+            products = kernel[:, entries or [-1]].T * Y[inside]
+            rows[j] = products.sum(0) * (kernel.size(1) / len(inside) if fills else 1)
     return rows
 
 
@@ -122,7 +118,7 @@ def project(projection: Projection, head: int, H: int, Y: Tensor) -> Rows:
     held, options = windows_of(projection), [int(x) for x in projection.get_buffer("window_options")]
     singletons, fills, overlaps = options[0], options[1] > 0, options[1] == 2
     value = projection()
-    E = None if value is None else value.expand(H, *value.shape[-2:])[head]  # of delta: start + scale * delta
+    E = None if value is None else value.expand(H, *value.shape[-2:])[head]
     if isinstance(projection, MeanPool | MaxPool | Convolution):
         assert held is not None
         return pooled_rows(projection, E, Y, held, fills)
@@ -172,7 +168,7 @@ def linear_attention(attention: LinearMultiheadAttention, X: Tensor) -> Tensor:
                 attended += [(W_K @ X[p] + b_K, W_V @ X[p] + b_V, 0.0) for p in near]
             scores = torch.stack([query @ key / math.sqrt(d_h) + bias for key, _, bias in attended])
             weights = torch.exp(scores) / torch.exp(scores).sum()
-            outputs.append(torch.stack([weight * value for weight, (_, value, _) in zip(weights, attended)]).sum(0))
+            outputs.append(weights @ torch.stack([value for _, value, _ in attended]))
         heads.append(torch.stack(outputs))
     return torch.cat(heads, 1) @ attention.out_proj.weight.T + attention.out_proj.bias
 
@@ -183,14 +179,13 @@ def linear_attention(attention: LinearMultiheadAttention, X: Tensor) -> Tensor:
 def encoder_layer(layer: LinformerEncoderLayer, X: Tensor) -> Tensor:
     """Attention and feed-forward network, each added to its input: (n, d) to (n, d)."""
 
+    def attend(X: Tensor) -> Tensor:
+        return linear_attention(layer.self_attn, X)
+
     def feed_forward(X: Tensor) -> Tensor:
         return layer.activation_fn(X @ layer.fc1.weight.T + layer.fc1.bias) @ layer.fc2.weight.T + layer.fc2.bias
 
-    parts: list[tuple[Callable[[Tensor], Tensor], nn.Module]] = [
-        (lambda X: linear_attention(layer.self_attn, X), layer.self_attn_layer_norm),
-        (feed_forward, layer.final_layer_norm),
-    ]
-    for part, norm in parts:
+    for part, norm in ((attend, layer.self_attn_layer_norm), (feed_forward, layer.final_layer_norm)):
         X = X + part(layer_norm(norm, X)) if layer.normalize_before else layer_norm(norm, X + part(X))
     return X
 

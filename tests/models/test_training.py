@@ -118,16 +118,6 @@ def test_flags_and_yaml_give_the_same_model_and_loss(mlm_data, tmp_path, arch):
     assert ours == theirs
 
 
-@pytest.mark.parametrize("flags", [["--memory-efficient-fp16"], ["--fp16", "--fp16-no-flatten-grads"]])
-def test_half_precision_with_flags(mlm_data, tmp_path, flags):
-    """The flags that a CPU can run; the first losses equal those of single precision."""
-    single = train(mlm_data, tmp_path / "single", "--no-save", updates=3)
-    half = train(mlm_data, tmp_path / "half", *flags, updates=3)
-    assert half == pytest.approx(single, abs=5e-3) and half != single
-    # Saved as float32, but rounded to half.
-    assert all(torch.equal(v, v.half().float()) for v in load(tmp_path / "half")["model"].values())
-
-
 def test_pruned_checkpoint_resumes_and_validates(mlm_data, tmp_path):
     """Layers are pruned when loading; training resumes with the same flags, and validation runs without them."""
     deep = ["--encoder-layers", "4", "--sharing", "none", "--projected-dim", "8,6,4,2"]

@@ -8,7 +8,7 @@ from fairseq.optim.adafactor import Adafactor
 from fairseq.optim.adam import Adam as FairseqAdam
 
 from fairseq_linformer.config import PROJECTION_INITS, LinformerConfig
-from fairseq_linformer.modules import Convolution, LinearProjection, MaxPool, MeanPool
+from fairseq_linformer.modules import LinearProjection, MaxPool, MeanPool
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.linear import initial_matrix
 from fairseq_linformer.modules.rate import default_lr_scale
@@ -76,14 +76,6 @@ def test_starts(init, std):
     matrix = initial_matrix(init, 50, 400)
     assert matrix.std().item() == pytest.approx(std, rel=0.05) and abs(matrix.mean()) < std / 20
     assert LinearProjection(400, 50, init=init).layout is None
-
-
-def test_a_convolution_that_averages_is_mean_pooling_where_windows_are_whole():
-    x = torch.randn(2, 12, 8)
-    conv = Convolution(12, 4, channels=4)
-    torch.testing.assert_close(conv.reduce(x, conv()), MeanPool(12, 4).reduce(x))
-    torch.testing.assert_close(conv.reduce(x[:, :5], conv()), MeanPool(12, 4).reduce(x[:, :5]))
-    assert conv().shape == (4, 3) and Convolution(12, 5, 4, heads=2)().shape == (2, 4, 3)
 
 
 def test_pools_by_hand():
