@@ -31,9 +31,6 @@ def translate_options(args: Namespace) -> str | None:
 
     Returns:
         The equivalent command-line options; None if no option of theirs is set.
-
-    Raises:
-        ValueError: a value is not allowed, or conflicts with an option of this model.
     """
     options = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
     if not options:

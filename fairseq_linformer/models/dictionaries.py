@@ -9,12 +9,7 @@ from ..files import write_lines
 
 
 def read_dictionary(path) -> Dictionary:
-    """Read a dictionary.
-
-    Raises:
-        ValueError: it is not a dictionary.
-        OSError: it does not exist, or may not be read.
-    """
+    """Read a dictionary."""
     try:
         return Dictionary.load(str(path))
     except OSError:
@@ -66,9 +61,6 @@ def read_labels(path, classes: int | None = None) -> list[str]:
 
     Args:
         classes: number of classes of the head; None for all entries, with fairseq's padding to a multiple of 8.
-
-    Raises:
-        ValueError: the dictionary is missing, or has fewer labels.
     """
     if not Path(path).is_file():
         raise ValueError(f"{path} does not exist; it must be a dictionary of labels")
@@ -80,11 +72,7 @@ def read_labels(path, classes: int | None = None) -> list[str]:
 
 
 def write_labels(path: Path, labels: list[str]) -> None:
-    """Write a dictionary of labels.
-
-    Raises:
-        ValueError: labels are empty, on several lines, or equal.
-    """
+    """Write a dictionary of labels."""
     for label in labels:
         if not label.strip() or "\n" in label or labels.count(label) > 1:
             raise ValueError(f"labels must be distinct, not empty, and on one line each, got {label!r}")

@@ -59,9 +59,6 @@ class Teacher:
         sha256: checksum of the file.
         vocab_size, max_positions, layers, width: V, n, L and d.
         has_trained_lm_head: False if it was converted from an encoder without masked LM head.
-
-    Raises:
-        ValueError: it is not such a checkpoint, or it has no such head of so many classes.
     """
 
     def __init__(self, path: str, head: str | None = None, num_classes: int | None = None, name: str | None = None):
@@ -93,9 +90,6 @@ class Teacher:
             dictionary: fairseq's dictionary of the task.
             n: longest input of the task.
             data: its folder, for messages.
-
-        Raises:
-            ValueError: the dictionary has another size, or n exceeds the teacher's ``max_positions``.
         """
         if len(dictionary) != self.vocab_size:
             raise ValueError(

@@ -113,10 +113,6 @@ def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
     Args:
         cfg: Namespace or DictConfig with some of the options and ``_name`` or ``arch``.
         task_positions: maximum length of the task's samples; None if unknown.
-
-    Raises:
-        ValueError: the architecture is unknown, a value is not allowed, two options conflict, the task's samples are
-            longer than the model's input, or neither has a length.
     """
     arch = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     if arch not in ARCHITECTURES:
@@ -189,9 +185,6 @@ def resolve_checkpoint_options(options: dict[str, Any], ours: Namespace) -> Name
     Args:
         options: those that the checkpoint has.
         ours: options of the model, of ``resolve_options``.
-
-    Raises:
-        ValueError: the checkpoint is of another architecture, or an option differs.
     """
     name = options.get("_name") or options.get("arch")
     if name not in ARCHITECTURES:
@@ -225,10 +218,6 @@ def from_linformer_config(config: LinformerConfig) -> dict[str, Any]:
 
 
 def to_linformer_config(args: Namespace, vocab_size: int, padding_idx: int) -> LinformerConfig:
-    """Shape of the encoder with these options.
-
-    Raises:
-        ValueError: a value is not allowed; the message names the option, what is allowed and the value.
-    """
+    """Shape of the encoder with these options."""
     shape = {name: getattr(args, option) for name, option in OPTION_NAMES.items()}
     return LinformerConfig(vocab_size=vocab_size, padding_idx=padding_idx, fairseq_names=True, **shape)

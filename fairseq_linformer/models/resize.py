@@ -42,9 +42,6 @@ def fit_state_dict(
 
     Args:
         old_config: shape of the state dict's projections; None if it is ``config``.
-
-    Raises:
-        ValueError: a random projection needs resizing.
     """
     old_config = old_config or config
     new = {key: value for key, value in state.items() if not is_projection_entry(key)}

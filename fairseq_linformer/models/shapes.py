@@ -39,9 +39,6 @@ def choose_head(state: dict[str, Tensor], requested: str | None, checkpoint) -> 
 
     Args:
         checkpoint: path of the checkpoint, for messages.
-
-    Raises:
-        ValueError: the head does not exist, or none is requested of several.
     """
     names = head_names(state)
     if requested is None and len(names) > 1:
