@@ -5,8 +5,7 @@ from typing import Any
 
 from ..models import authors_plugin
 from ..models.options import collect_options
-from ..models.resize import fit_state_dict
-from ..models.shapes import max_positions
+from ..models.shapes import fit_state_dict, max_positions
 from .files import get_cfg_section, replace_model, resolve_model
 
 

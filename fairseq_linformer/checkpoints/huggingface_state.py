@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
-from ..models.resize import projection_prefixes
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, projection_prefixes
 from ..modules.encoder_layer import build_projection
 
 CLASSIFIER = "classifier."

@@ -2,8 +2,16 @@
 
 from typing import Any
 
-from ..models.resize import fit_state_dict, scale_projected_dims
-from ..models.shapes import PADDING_IDX, POSITIONS, count_layers, has_projections, max_positions, upgrade_names
+from ..models.shapes import (
+    PADDING_IDX,
+    POSITIONS,
+    count_layers,
+    fit_state_dict,
+    has_projections,
+    max_positions,
+    scale_projected_dims,
+    upgrade_names,
+)
 from ..modules.resize import resize_positions
 from ..projected_dim import format_projected_dim, parse_projected_dim
 from .authors import from_authors

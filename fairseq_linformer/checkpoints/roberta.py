@@ -5,8 +5,15 @@ from typing import Any
 
 from ..models.authors_plugin import is_authors_state_dict
 from ..models.options import LinformerRobertaConfig, collect_options
-from ..models.resize import fit_state_dict
-from ..models.shapes import ENCODER, POSITIONS, count_layers, has_projections, max_positions, upgrade_names
+from ..models.shapes import (
+    ENCODER,
+    POSITIONS,
+    count_layers,
+    fit_state_dict,
+    has_projections,
+    max_positions,
+    upgrade_names,
+)
 from .files import get_cfg_section, replace_model, resolve_model
 
 

@@ -36,8 +36,7 @@ from .options import (
     resolve_options,
     to_linformer_config,
 )
-from .resize import fit_state_dict
-from .shapes import OLD_BUFFERS, count_layers
+from .shapes import OLD_BUFFERS, count_layers, fit_state_dict
 
 logger = logging.getLogger(__name__)
 RECOMPILE_LIMIT = 64

@@ -15,7 +15,7 @@ from .order import Order
 from .windows import Windows
 
 KIND_BUFFERS = ("mean_pool", "max_pool", "conv", "random")
-"""Buffers by which state dicts before 0.3 recorded the kind of projection."""
+"""Buffers by which state dicts of earlier versions recorded the kind of projection."""
 
 
 class Projection(nn.Module):
