@@ -223,8 +223,8 @@ def fix_restore_file() -> None:
         if not PathManager.isfile(filename):
             if self.cfg.checkpoint.restore_file != "checkpoint_last.pt":
                 raise ValueError(f"--restore-file must be a checkpoint, got {filename}, which does not exist")
-        elif hasattr(self._model, "check_options"):  # the models of this plugin
-            self._model.check_options(read_options(filename))
+        elif hasattr(self.model, "check_options"):  # the models of this plugin
+            self.model.check_options(read_options(filename))
         return load(self, filename, *args, **kwargs)
 
     Trainer.load_checkpoint = load_if_it_fits
