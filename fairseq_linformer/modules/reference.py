@@ -17,12 +17,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .attention import LinearMultiheadAttention
-from .encoder import LinformerEncoder
-from .encoder_layer import LinformerEncoderLayer
+from . import Convolution, LinearMultiheadAttention, LinformerEncoder, LinformerEncoderLayer, MeanPool, Projection
 from .linear import HeadProjections
-from .pooling import Convolution, MaxPool, MeanPool
-from .projection import Projection
 
 Rows = dict[int, Tensor]
 """Projected position to its row; without an entry it is masked, because the sentence has no token in its window."""
@@ -54,7 +50,7 @@ def windows(k: int, N: int, offset: int = 0, singletons: int = 0) -> list[range]
 
 def windows_of(projection: Projection) -> list[range] | None:
     """The windows of a projection, as stored with its weights; None for a matrix without windows."""
-    singletons, delay = _singletons(projection), float(getattr(projection, "windows", 0.0))
+    singletons, delay = int(projection.get_buffer("window_options")[0]), float(getattr(projection, "windows", 0.0))
     if delay == -1:
         return None
     offset = int(delay * regular_length(projection.k, projection.n, singletons))
@@ -69,9 +65,8 @@ def triangle(held: list[range], N: int, singletons: int) -> Tensor:
     weights = torch.zeros(k, N, dtype=torch.float64)
     for j, window in enumerate(held):
         for p in range(N):
-            is_single = j < first or p < first
-            middle = (window[0] + window[-1]) / 2
-            weights[j, p] = float(j == p) if is_single else max(0.0, 1 - abs(p - middle) / distance)
+            share = 1 - abs(p - (window[0] + window[-1]) / 2) / distance
+            weights[j, p] = float(j == p) if j < first or p < first else max(0.0, share)
     return weights / weights.sum(1, keepdim=True)
 
 
@@ -103,7 +98,8 @@ def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: 
         elif inside and kernel is not None:
             # A first position by itself meets the last entry. The others count in the windows without it, the last two
             # of which are one window here.
-            first, regular = min(_singletons(projection), len(held) - 1), windows(len(held), projection.n)
+            singletons, regular = int(projection.get_buffer("window_options")[0]), windows(len(held), projection.n)
+            first = min(singletons, len(held) - 1)
             entries = [p - first - each[0] for p in inside for each in regular if p - first in each]
             products = kernel[:, entries or [-1]].T * Y[inside]
             rows[j] = products.sum(0) * (kernel.size(1) / len(inside) if fills else 1)
@@ -119,10 +115,9 @@ def project(projection: Projection, head: int, H: int, Y: Tensor) -> Rows:
     singletons, fills, overlaps = options[0], options[1] > 0, options[1] == 2
     value = projection()
     E = None if value is None else value.expand(H, *value.shape[-2:])[head]
-    if isinstance(projection, MeanPool | MaxPool | Convolution):
+    if E is None or isinstance(projection, Convolution):
         assert held is not None
         return pooled_rows(projection, E, Y, held, fills)
-    assert E is not None
     start = triangle(held, projection.n, singletons) if held is not None and overlaps else None
     return matrix_rows(E, Y, held, fills, start)
 
@@ -137,10 +132,6 @@ def biases(projection: Projection, head: int, t: int, n: int, reach: int) -> dic
         return dict.fromkeys(range(projection.k), 0.0)
     far = [[p for p in window if p < n and not (reach and abs(p - t) <= reach)] for window in held]
     return {j: math.log(len(window)) if is_counted else 0.0 for j, window in enumerate(far) if window}
-
-
-def _singletons(projection: Projection) -> int:
-    return int(projection.get_buffer("window_options")[0])
 
 
 # Equation (7)
