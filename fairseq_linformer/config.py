@@ -19,10 +19,11 @@ SHARING = ("none", "headwise", "key-value", "layerwise")
 PROJECTIONS = ("linear", "mean-pool", "max-pool", "conv", "random")
 POOLS = ("mean-pool", "max-pool")
 """Projections without a matrix or kernel to share."""
-INITS_WITH_WINDOWS = ("average", "staggered", "graded")
-"""Values of ``projection_init`` with which rows of a linear E correspond to windows."""
-PROJECTION_INITS = {"linear": (*INITS_WITH_WINDOWS, "normal", "xavier", "jl"), "conv": ("average", "normal")}
-"""Initializations of the learned projections."""
+PROJECTION_INITS = {
+    "linear": ("average", "staggered", "graded", "normal", "xavier", "jl"),
+    "conv": ("average", "normal"),
+}
+"""Initializations of the learned projections; rows correspond to windows with those before ``normal``."""
 ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 
 
@@ -149,13 +150,6 @@ class LinformerConfig:
     )
     """See ``modules/rate.py``. Weight decay pulls E and F toward their initialization."""
     freeze_projections: bool = setting(False, "do not train E and F")
-    window_sizes: str | None = setting(
-        None,
-        "weight of a window in attention: counted (its number of tokens, whose logarithm is added to its score) or "
-        "ignored (default: counted if rows of E and F correspond to windows; a loaded checkpoint keeps its own)",
-        choices=("counted", "ignored"),
-    )
-    """Bolya et al. 2023, "Token Merging"; see ``modules/projection.py``."""
     local_window: int = setting(
         0,
         "W: each position also attends to the keys at most W positions away, in the same softmax; 0 is equation (7)",
@@ -250,18 +244,6 @@ class LinformerConfig:
         """``projection_init`` or its default."""
         return self.projection_init or self.default_init
 
-    @property
-    def has_windows(self) -> bool:
-        """Whether projected positions of a new model correspond to windows of the input."""
-        if self.projection == "linear":
-            return self.resolved_init in INITS_WITH_WINDOWS
-        return self.projection != "random"
-
-    @property
-    def proportional_attention(self) -> bool | None:
-        """Whether attention weights windows by their numbers of tokens; None for the default."""
-        return None if self.window_sizes is None else self.window_sizes == "counted"
-
     def _check_projections(self) -> None:
         dims = self.projected_dims
         every_k = [k for dim in dims for k in ((dim,) if isinstance(dim, int) else dim)]
@@ -288,12 +270,6 @@ class LinformerConfig:
             raise ValueError(
                 f"projection_init must be {allowed} with projection "
                 f"{self.projection!r} and sharing {self.sharing!r}, got {self.projection_init!r}"
-            )
-        if self.window_sizes == "counted" and not self.has_windows:
-            random = self.projection == "random"
-            kind = "projection 'random'" if random else f"projection_init {self.projection_init!r}"
-            raise ValueError(
-                f"window_sizes must be ignored or unset with {kind}, whose rows correspond to no windows, got 'counted'"
             )
         if self.local_window >= self.max_positions:
             raise ValueError(

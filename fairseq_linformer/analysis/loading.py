@@ -18,7 +18,7 @@ from ..checkpoints.transformers_tokenizer import find_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
 from ..huggingface import LinformerPreTrainedConfig  # the package registers the Linformer with AutoModel
 from ..models.dictionaries import check_dictionary
-from ..models.shapes import group_projections, max_positions
+from ..models.shapes import has_projections, max_positions
 from ..modules import LinformerEncoder
 from .attention_model import AttentionModel
 
@@ -59,7 +59,7 @@ def load_model(
 
 def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: TokenizerFiles | None) -> AttentionModel:
     checkpoint = open_checkpoint(path)
-    kind = "linformer" if group_projections(checkpoint["model"]) else "roberta"
+    kind = "linformer" if has_projections(checkpoint["model"]) else "roberta"
     if kind == "roberta":
         n = max_positions(checkpoint["model"])
         options = {"sharing": "layerwise", "projection": "linear", "projection_init": "average"}

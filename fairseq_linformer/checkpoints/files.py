@@ -14,7 +14,7 @@ from ..data.tokenizer_files import DICTIONARY, find_tokenizer_files
 from ..files import open_atomic, read_json
 from ..models.fairseq_fixes import check_settings, load_weights_only
 from ..models.options import resolve_options, to_linformer_config
-from ..models.shapes import EMBEDDINGS, PADDING_IDX
+from ..models.shapes import EMBEDDINGS, OLD_BUFFERS, PADDING_IDX
 from .transformers_loading import WEIGHTS
 
 MODEL = "model.pt"
@@ -55,6 +55,8 @@ def read_checkpoint(path) -> dict[str, Any]:
                 f"{path} must be a checkpoint of linformer_roberta or roberta, got architecture "
                 f"{get_architecture(checkpoint)!r} without sentence_encoder.{name}.weight"
             )
+    for buffer in OLD_BUFFERS:
+        checkpoint["model"].pop(buffer, None)
     return checkpoint
 
 

@@ -11,7 +11,7 @@ from .. import __version__
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..data.tokenizer_json import FIRST_ID, SYMBOLS, order_tokens, read_settings, rewrite
 from ..models.roberta_eps import EPS_ARCHITECTURE
-from ..models.shapes import EMBEDDINGS, NORM_EPSILON, OUTPUT_EMBEDDINGS, record_epsilon
+from ..models.shapes import EMBEDDINGS, OUTPUT_EMBEDDINGS
 from .files import Files, build_checkpoint
 from .transformers_encoder import FAIRSEQ_EPSILON, read_encoder
 from .transformers_loading import load_from_transformers
@@ -75,8 +75,6 @@ def _build_roberta(state: dict[str, Tensor], options: dict[str, Any], source: di
     if options["layer_norm_eps"] == FAIRSEQ_EPSILON:
         arch = "roberta"
         options = {name: value for name, value in options.items() if name != "layer_norm_eps"}
-    else:
-        state[NORM_EPSILON] = record_epsilon(options["layer_norm_eps"])
     cfg = {
         "model": Namespace(_name=arch, arch=arch, **options),
         "task": {

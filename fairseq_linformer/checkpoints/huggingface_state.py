@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
-from ..models.resize import projection_prefixes
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, OPTION_BUFFERS, OUTPUT_EMBEDDINGS, record_options
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, projection_prefixes
 from ..modules.encoder_layer import build_projection
 
 CLASSIFIER = "classifier."
@@ -61,10 +60,9 @@ def to_transformers(state: State, head: str | None, tied: bool) -> State:
     """
     if tied and OUTPUT_EMBEDDINGS in state and not torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS]):
         raise ValueError(f"{OUTPUT_EMBEDDINGS} must equal {EMBEDDINGS} without untie_weights_roberta")
-    omitted = {*OPTION_BUFFERS, OUTPUT_EMBEDDINGS} if tied else {*OPTION_BUFFERS}
     new = {}
     for key, value in state.items():
-        if key in omitted:
+        if tied and key == OUTPUT_EMBEDDINGS:
             continue
         pair = next((pair for pair in _prefixes(head) if key.startswith(pair[0])), None)
         if pair is None:
@@ -84,7 +82,6 @@ def to_fairseq(state: State, head: str, tied: bool, config: LinformerConfig) -> 
     for key, value in state.items():
         fairseq, transformers = next(pair for pair in _prefixes(head) if key.startswith(pair[1]))
         new[fairseq + key.removeprefix(transformers)] = value
-    new.update({key: value.to(new[EMBEDDINGS].dtype) for key, value in record_options(config).items()})
     if tied:
         new[OUTPUT_EMBEDDINGS] = new[EMBEDDINGS]
     return new

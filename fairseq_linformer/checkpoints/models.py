@@ -7,7 +7,7 @@ from fairseq.models.roberta import RobertaModel
 
 from ..models import LinformerRobertaModel, RobertaEpsModel
 from ..models.roberta_eps import EPS_ARCHITECTURE
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, group_projections, max_positions, upgrade_names
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, has_projections, max_positions, upgrade_names
 from ..models.stub_task import StubTask
 from .files import get_architecture, get_cfg_section, read_checkpoint
 from .to_linformer import from_authors
@@ -29,7 +29,7 @@ def build_model(checkpoint: dict[str, Any], head: str | None = None) -> RobertaM
     if head is None:
         state = {key: value for key, value in state.items() if not key.startswith(CLASSIFICATION_HEADS)}
     args = Namespace(**{**get_cfg_section(checkpoint, "model"), "max_positions": n, "load_checkpoint_heads": False})
-    if group_projections(state):
+    if has_projections(state):
         architecture: type[RobertaModel] = LinformerRobertaModel
     else:
         architecture = RobertaEpsModel if get_architecture(checkpoint) == EPS_ARCHITECTURE else RobertaModel

@@ -6,15 +6,15 @@ from typing import Any
 
 from ..models import authors_plugin
 from ..models.options import LinformerRobertaConfig, collect_options
-from ..models.resize import fit_state_dict, scale_projected_dims
 from ..models.shapes import (
     ENCODER,
     PADDING_IDX,
     POSITIONS,
     count_layers,
-    group_projections,
-    infer_config,
+    fit_state_dict,
+    has_projections,
     max_positions,
+    scale_projected_dims,
     upgrade_names,
 )
 from ..modules.resize import resize_positions
@@ -29,18 +29,17 @@ DEFAULT_LOCAL_WINDOW = 16
 def is_linformer(checkpoint: dict[str, Any]) -> bool:
     """Whether a checkpoint is of ``linformer_roberta`` or of the authors' code; otherwise it is a RoBERTa."""
     state = checkpoint["model"]
-    return bool(group_projections(state)) or authors_plugin.is_authors_state_dict(state)
+    return has_projections(state) or authors_plugin.is_authors_state_dict(state)
 
 
 def from_authors(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """Convert a checkpoint of the authors' plugin to ``linformer_roberta``; return any other checkpoint unchanged."""
     if not authors_plugin.is_authors_state_dict(checkpoint["model"]):
         return checkpoint
-    state, is_version_1, untied = authors_plugin.convert_state_dict(checkpoint["model"])
+    state, sharing, untied = authors_plugin.convert_state_dict(checkpoint["model"])
     args, config = resolve_model({**get_cfg_section(checkpoint, "model"), "max_positions": max_positions(state)}, state)
-    if is_version_1:  # it did not share the matrices that its options say are shared
-        args.sharing = infer_config(state).sharing
-        config = replace(config, sharing=args.sharing)
+    if sharing is not None:  # version 1 did not share the matrices that its options say are shared
+        args.sharing, config = sharing, replace(config, sharing=sharing)
     args.untie_weights_roberta = args.untie_weights_roberta or untied
     # The authors' matrices have no windows. Finetuning from scratch uses these options, and must have none either.
     options = {"_name": args.arch, **collect_options(args), "projection_init": "normal"}
@@ -109,15 +108,16 @@ def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any 
     """
     checkpoint = from_authors(checkpoint)
     options, state = get_cfg_section(checkpoint, "model"), upgrade_names(checkpoint["model"])
-    options["max_positions"] = n = max_positions(state) if n is None else n
-    if not group_projections(state):
+    old_n = max_positions(state)
+    options["max_positions"] = n = old_n if n is None else n
+    if not has_projections(state):
         state[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
         return replace_model(checkpoint, state, options)
+    _, old_config = resolve_model({**options, "max_positions": old_n}, state)
     if projected_dim is None:
-        _, config = resolve_model({**options, "max_positions": max_positions(state)}, state)
-        dims = scale_projected_dims(state, config, n)
+        dims = scale_projected_dims(state, old_config, n)
     else:
         dims = parse_projected_dim(projected_dim, count_layers(state), options["encoder_attention_heads"])
     options["projected_dim"] = format_projected_dim(dims)
     _, config = resolve_model(options, state)
-    return replace_model(checkpoint, fit_state_dict(state, config), options)
+    return replace_model(checkpoint, fit_state_dict(state, config, old_config), options)

@@ -49,6 +49,7 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
         **kwargs: Any,
     ):
         kwargs = {self.attribute_map.get(name, name): value for name, value in kwargs.items()}
+        kwargs.pop("window_sizes", None)  # an option of earlier versions; the weights record it
         for field in _FIELDS:
             default = _DEFAULT_VOCAB_SIZE if field.default is MISSING else field.default
             setattr(self, field.name, kwargs.pop(field.name, default))

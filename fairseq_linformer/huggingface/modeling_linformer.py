@@ -24,7 +24,7 @@ from transformers.utils import can_return_tuple
 
 from ..modules.encoder import LinformerEncoder, init_bert_weights
 from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
-from ..modules.projection import WindowedProjection
+from ..modules.projection import KIND_BUFFERS, WindowedProjection
 from .configuration_linformer import LinformerPreTrainedConfig
 
 _LEARNING_OPTIONS = ("freeze_projections", "projection_lr_scale")
@@ -42,8 +42,11 @@ class LinformerPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     accepts_loss_kwargs = False  # forward does not accept Trainer's ``num_items_in_batch``
-    # A folder may carry more heads than a model has.
-    _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^classifier\.", r"^classification_heads\."]
+    # A folder may carry more heads than a model has, and the buffers of earlier versions.
+    _keys_to_ignore_on_load_unexpected = [
+        *(r"^lm_head\.", r"^classifier\.", r"^classification_heads\."),
+        rf"\.[EF]\.(?:heads\.\d+\.)?(?:{'|'.join(KIND_BUFFERS)})$",
+    ]
     write_code: Callable[[str], None] | None = None
     """Writes the source files to a folder (``__init__.py``). None in an exported folder, whose files ``transformers``
     copies."""

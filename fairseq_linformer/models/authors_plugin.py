@@ -31,16 +31,11 @@ def translate_options(args: Namespace) -> str | None:
 
     Returns:
         The equivalent command-line options; None if no option of theirs is set.
-
-    Raises:
-        ValueError: a value is not allowed, or conflicts with an option of this model.
     """
     options = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
     if not options:
         return None
     ratio = options.get("compressed", 4)  # their default
-    if not 1 <= ratio <= args.max_positions:
-        raise ValueError(f"compressed must be between 1 and max_positions ({args.max_positions}), got {ratio}")
     if args.projected_dim is not None:
         raise ValueError(
             f"projected_dim must be unset with the authors' {', '.join(options)}, got {args.projected_dim}"
@@ -65,7 +60,7 @@ def is_authors_state_dict(state: dict[str, Tensor]) -> bool:
     return any(".compress_k." in key for key in state)
 
 
-def convert_state_dict(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], bool, bool]:
+def convert_state_dict(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], str | None, bool]:
     """Convert the authors' state dict to this model's names, without modifying it.
 
     ``version`` 1 of their code shared less than its options said: with layerwise sharing each layer had its own matrix
@@ -73,7 +68,7 @@ def convert_state_dict(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], boo
     key-value sharing, untied.
 
     Returns:
-        The state dict, whether its layers are of version 1, and whether its output embeddings are untied.
+        The state dict, its sharing if it is of version 1, else None, and whether its output embeddings are untied.
     """
     renamed = upgrade_names(state)
     is_version_1 = _version(renamed, ENCODER + "layers.0.version") < 2
@@ -91,7 +86,8 @@ def convert_state_dict(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], boo
         new[ENCODER + "E.weight"] = shared
     may_be_untied = _version(renamed, "encoder.version") < 2 and {EMBEDDINGS, OUTPUT_EMBEDDINGS} <= new.keys()
     is_untied = may_be_untied and not torch.allclose(new[EMBEDDINGS], new[OUTPUT_EMBEDDINGS])
-    return new, is_version_1, is_untied
+    sharing = None if not is_version_1 else "key-value" if is_shared_per_layer else "headwise"
+    return new, sharing, is_untied
 
 
 def _version(state: dict[str, Tensor], key: str) -> int:

@@ -18,9 +18,6 @@ def open_dataset(prefix) -> MMapIndexedDataset:
 
     Args:
         prefix: path without suffix.
-
-    Raises:
-        ValueError: a file is missing, or has another size than its header or its index says.
     """
     check_dataset(prefix)
     return MMapIndexedDataset(str(prefix))

@@ -7,12 +7,7 @@ from fairseq.data import Dictionary
 
 
 def read_dictionary(path) -> Dictionary:
-    """Read a dictionary.
-
-    Raises:
-        ValueError: it is not a dictionary.
-        OSError: it does not exist, or may not be read.
-    """
+    """Read a dictionary."""
     try:
         return Dictionary.load(str(path))
     except OSError:
@@ -64,9 +59,6 @@ def read_labels(path, classes: int | None = None) -> list[str]:
 
     Args:
         classes: number of classes of the head; None for all entries, with fairseq's padding to a multiple of 8.
-
-    Raises:
-        ValueError: the dictionary is missing, or has fewer labels.
     """
     if not Path(path).is_file():
         raise ValueError(f"{path} does not exist; it must be a dictionary of labels")

@@ -27,7 +27,6 @@ from fairseq.logging import metrics
 from fairseq.models import build_model
 from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
-from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..config import PROBABILITY, check_values, setting
@@ -60,15 +59,10 @@ class Teacher:
         sha256: checksum of the file.
         vocab_size, max_positions, layers, width: V, n, L and d.
         has_trained_lm_head: False if it was converted from an encoder without masked LM head.
-
-    Raises:
-        ValueError: the file is missing or is not such a checkpoint, or it has no such head of so many classes.
     """
 
     def __init__(self, path: str, head: str | None = None, num_classes: int | None = None, name: str | None = None):
         self.path, self.name = Path(path), name or path
-        if not self.path.is_file():
-            raise ValueError(f"teacher must be a fairseq checkpoint, got {path}, which is not a file")
         checkpoint = checkpoint_utils.load_checkpoint_to_cpu(path)
         state = upgrade_names(checkpoint["model"])
         bias = state.get(f"{CLASSIFICATION_HEADS}{head}.out_proj.bias")
@@ -96,9 +90,6 @@ class Teacher:
             dictionary: fairseq's dictionary of the task.
             n: longest input of the task.
             data: its folder, for messages.
-
-        Raises:
-            ValueError: the dictionary has another size, or n exceeds the teacher's ``max_positions``.
         """
         if len(dictionary) != self.vocab_size:
             raise ValueError(
@@ -137,7 +128,7 @@ class DistillationConfig(FairseqDataclass):
         1.0, "weight of the KL divergence of predictions (mean squared error with --regression-target)", at_least=0
     )
     task_weight: float = setting(1.0, "weight of the task's loss", at_least=0)
-    temperature: float = setting(1.0, "temperature of the logits, above 0", at_least=0)
+    temperature: float = setting(1.0, "temperature of the logits, at least 0.01", at_least=0.01)
     unmasked: bool = setting(
         False,
         "masked_lm: read the text without masks and learn hidden states only; needs --logits-weight 0 and "
@@ -157,17 +148,13 @@ class DistillationConfig(FairseqDataclass):
 
 @register_criterion("linformer_distillation", dataclass=DistillationConfig)
 class DistillationCriterion(FairseqCriterion):
-    """Weighted sum of two distillation losses and the task's loss.
-
-    Raises:
-        ValueError: an option is missing or out of range, or the teacher does not fit the task.
-    """
+    """Weighted sum of two distillation losses and the task's loss."""
 
     def __init__(self, cfg: DistillationConfig, task: Any):
         super().__init__(task)
         _check_options(cfg, task)
         self.is_classifier = isinstance(task, SentencePredictionTask)
-        self.is_regression = cfg.regression_target
+        self.is_regression = self.is_classifier and cfg.regression_target
         self.cfg, self.dictionary = cfg, task.source_dictionary
         head = cfg.classification_head_name if self.is_classifier and cfg.logits_weight > 0 else None
         self.teacher = Teacher(cfg.teacher, head, getattr(task.cfg, "num_classes", None))
@@ -183,9 +170,6 @@ class DistillationCriterion(FairseqCriterion):
         """
         Returns:
             The mean loss times the sample size; the sample size (masked tokens or sentences); and values for the log.
-
-        Raises:
-            ValueError: as ``choose_weights``.
         """
         weights = self.choose_weights(model)
         tokens, sample_size, options = self._choose_outputs(sample, weights)
@@ -257,11 +241,7 @@ class DistillationCriterion(FairseqCriterion):
         return target.view(-1) if self.is_classifier else target[target.ne(self.padding_idx)]
 
     def choose_weights(self, model: Any) -> dict[str, float]:
-        """The weight of each term for a student.
-
-        Raises:
-            ValueError: it has another shape than the teacher, and the weights do not allow that.
-        """
+        """The weight of each term for a student; ValueError if its shape is not the teacher's, as the weights need."""
         encoder = model.encoder.sentence_encoder
         shape = len(encoder.layers), encoder.embed_tokens.embedding_dim
         expected = self.teacher.layers, self.teacher.width
@@ -275,10 +255,7 @@ class DistillationCriterion(FairseqCriterion):
             raise ValueError(f"hidden_weight must be 0 for models of different shapes ({shapes}), got {hidden}")
         weights = {"hidden": hidden, "logits": self.cfg.logits_weight, "task": self.cfg.task_weight}
         if not any(weights.values()):
-            raise ValueError(
-                "logits_weight or task_weight must be above 0, because hidden states of different shapes are not "
-                f"compared ({shapes}), got 0 for both"
-            )
+            raise ValueError(f"hidden_weight, logits_weight or task_weight must be above 0 ({shapes}), got 0 for all")
         return weights
 
     @staticmethod
@@ -306,19 +283,11 @@ class DistillationCriterion(FairseqCriterion):
 
 
 def _check_options(cfg: DistillationConfig, task: Any) -> None:
-    """Raise ValueError if an option is missing, out of range, or conflicts with another one or the task."""
-    if OmegaConf.is_config(cfg) and OmegaConf.is_missing(cfg, "teacher"):
-        raise ValueError("teacher must be a fairseq checkpoint; pass --teacher, or criterion.teacher in YAML")
+    """Raise ValueError if an option is out of range, or conflicts with another one or the task."""
     if not isinstance(task, (MaskedLMTask, SentencePredictionTask)):
         raise ValueError(f"task must be masked_lm or sentence_prediction, got {type(task).__name__}")
     check_values(DistillationConfig, cfg)
     is_classifier = isinstance(task, SentencePredictionTask)
-    if not (cfg.hidden_weight is None or cfg.hidden_weight or cfg.logits_weight or cfg.task_weight):
-        raise ValueError("hidden_weight, logits_weight or task_weight must be above 0, got 0 for all")
-    if cfg.temperature == 0:
-        raise ValueError("temperature must be above 0, got 0")
-    if cfg.regression_target and not is_classifier:
-        raise ValueError("regression_target must be False with masked_lm, whose targets are tokens, got True")
     if cfg.unmasked and (is_classifier or cfg.logits_weight or cfg.task_weight):
         raise ValueError(
             "unmasked needs masked_lm, logits_weight 0 and task_weight 0, since no tokens are masked, got "

@@ -42,7 +42,6 @@ from .shapes import head_names
 
 NUM_RANKS_KEY = "num_shards"
 """Key of the number of ranks in the state of an epoch, in checkpoints."""
-HALF_PRECISION = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16")
 TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 """Environment variables that torchrun sets."""
 _REJECTED_TYPE = re.compile(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)")
@@ -62,7 +61,6 @@ def fix_fairseq() -> None:
         fix_best_metric,
         fix_out_of_memory,
         fix_bf16,
-        fix_half_precision_on_cpu,
         fix_amp_on_cpu,
         fix_torchrun_on_cpu,
         fix_device_ids_on_cpu,
@@ -216,16 +214,28 @@ def _evaluate(node: ast.expr) -> Any:
 
 
 def fix_restore_file() -> None:
-    """A checkpoint that ``--restore-file`` names must exist: fairseq starts from random parameters without it."""
+    """A checkpoint that training starts from must exist and have the model's options: fairseq starts from random
+    parameters without ``--restore-file``, and compares shapes only."""
     load = Trainer.load_checkpoint
 
     @wraps(load)
-    def load_existing(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
-        if self.cfg.checkpoint.restore_file != "checkpoint_last.pt" and not PathManager.isfile(filename):
-            raise ValueError(f"--restore-file must be a checkpoint, got {filename}, which does not exist")
+    def load_if_it_fits(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+        if not PathManager.isfile(filename):
+            if self.cfg.checkpoint.restore_file != "checkpoint_last.pt":
+                raise ValueError(f"--restore-file must be a checkpoint, got {filename}, which does not exist")
+        elif hasattr(self.model, "check_options"):  # the models of this plugin
+            self.model.check_options(read_options(filename))
         return load(self, filename, *args, **kwargs)
 
-    Trainer.load_checkpoint = load_existing
+    Trainer.load_checkpoint = load_if_it_fits
+
+
+def read_options(path) -> dict[str, Any]:
+    """The options of the model of a fairseq checkpoint. Its tensors stay in the file."""
+    checkpoint = load_weights_only(path, mmap=True)
+    check_settings(path, checkpoint)
+    options = checkpoint["cfg"]["model"] if checkpoint.get("cfg") else checkpoint["args"]
+    return dict(vars(options) if isinstance(options, argparse.Namespace) else options)
 
 
 def fix_missing_heads() -> None:
@@ -317,25 +327,6 @@ def fix_bf16() -> None:
 def _is_on_cpu(common: Any) -> bool:
     """Whether the configuration group ``common`` trains on a CPU."""
     return not common.tpu and (common.cpu or not torch.cuda.is_available())
-
-
-def fix_half_precision_on_cpu() -> None:
-    """``--fp16`` and ``--bf16`` are rejected on a CPU, where fairseq fails in the first update."""
-    init = Trainer.__init__
-
-    @wraps(init)
-    def init_after_check(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        chosen = [name for name in HALF_PRECISION if cfg.common[name]]
-        if chosen and _is_on_cpu(cfg.common):
-            flag = chosen[-1].replace("_", "-")  # --memory-efficient-fp16 sets fp16, too
-            reason = "--cpu is set" if torch.cuda.is_available() else "PyTorch finds none"
-            raise ValueError(
-                f"--{flag} needs a GPU, but {reason}; on a CPU use --amp instead, which computes in bf16 "
-                f"(YAML: common.{chosen[-1]}=false common.amp=true)"
-            )
-        init(self, cfg, *args, **kwargs)
-
-    Trainer.__init__ = init_after_check
 
 
 def fix_amp_on_cpu() -> None:

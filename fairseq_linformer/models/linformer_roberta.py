@@ -23,13 +23,20 @@ from fairseq.modules.quant_noise import quant_noise
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor, nn
 
+from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from ..modules.projection import count_matrices
 from . import authors_plugin
 from .hub_bpe import HubTokenizerMixin
-from .options import ARCHITECTURES, LinformerRobertaConfig, collect_options, resolve_options, to_linformer_config
-from .resize import RESIZABLE_FIELDS, describe_mismatch, find_differing_fields, fit_state_dict
-from .shapes import POSITIONS, count_layers, group_projections, infer_config, record_options
+from .options import (
+    ARCHITECTURES,
+    LinformerRobertaConfig,
+    collect_options,
+    resolve_checkpoint_options,
+    resolve_options,
+    to_linformer_config,
+)
+from .shapes import OLD_BUFFERS, count_layers, fit_state_dict
 
 logger = logging.getLogger(__name__)
 RECOMPILE_LIMIT = 64
@@ -48,6 +55,8 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
     """
 
     encoder: "LinformerRobertaEncoder"
+    checkpoint_shape: LinformerConfig | None = None
+    """Shape of the checkpoint to load, if ``check_options`` has seen its options; None for this model's."""
 
     @classmethod
     def add_args(cls, parser):
@@ -88,49 +97,35 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         """
         if classification_head_name is not None and not return_all_hiddens:
             kwargs["positions"] = src_tokens.new_zeros(src_tokens.size(0), 1)
-        if self.args.quant_noise_scalar > 0 and src_tokens.device.type == "cpu":
-            # fairseq's quantized modules move their scale to the GPU.
-            raise ValueError(f"quant_noise_scalar must be 0 on a CPU, got {self.args.quant_noise_scalar}")
         return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+
+    def check_options(self, options: dict[str, Any]) -> None:
+        """Raise ValueError if a checkpoint with these options, which training is about to load, does not fit."""
+        theirs = resolve_checkpoint_options(options, self.args)
+        config = self.encoder.sentence_encoder.config
+        self.checkpoint_shape = to_linformer_config(theirs, config.vocab_size, config.padding_idx)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """Load a checkpoint of this model or of the authors' model.
 
-        ``encoder_layers_to_keep`` drops layers; ``resize_checkpoint`` resizes E, F and the position embeddings, and
-        accepts another local window.
-
-        Raises:
-            ValueError: the checkpoint does not fit; the message names the difference.
+        ``encoder_layers_to_keep`` drops layers; ``resize_checkpoint`` resizes E, F and the position embeddings.
         """
-        state_dict = self._fit_state_dict(state_dict)
-        recorded = record_options(self.encoder.sentence_encoder.config)
-        return super().load_state_dict({**recorded, **state_dict}, strict)
-
-    def _fit_state_dict(self, state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Convert a state dict to one of this model; ValueError if it does not fit."""
         if authors_plugin.is_authors_state_dict(state_dict):
-            state_dict, _, _ = authors_plugin.convert_state_dict(state_dict)
+            state_dict, _, is_untied = authors_plugin.convert_state_dict(state_dict)
+            if is_untied and not self.args.untie_weights_roberta:
+                raise ValueError("untie_weights_roberta must be True, as in the checkpoint, got False")
         if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
             # A copy, because fairseq clears the option in its argument.
             state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
-        if self.args.resize_checkpoint and POSITIONS in state_dict and group_projections(state_dict):
-            state_dict = self._resize_state_dict(state_dict)
-        problem = describe_mismatch(self.state_dict(), state_dict, tied=not self.args.untie_weights_roberta)
-        if problem:
-            raise ValueError(problem)
-        return state_dict
-
-    def _resize_state_dict(self, state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Resize to this model's n and k. Unchanged if other fields differ too; ``describe_mismatch`` reports these."""
-        config = self.encoder.sentence_encoder.config
-        shape = infer_config(state_dict, config)
-        differing = find_differing_fields(shape, infer_config(self.state_dict()))
-        if not differing or not RESIZABLE_FIELDS.issuperset(differing):
-            return state_dict
-        logger.info("resizing the checkpoint from n = %d, k = %s", shape.max_positions, shape.projected_dim)
-        return fit_state_dict(state_dict, config)
+        old, config = self.checkpoint_shape, self.encoder.sentence_encoder.config
+        if self.args.resize_checkpoint and old is not None:
+            logger.info("resizing the checkpoint from n = %d, k = %s", old.max_positions, old.projected_dim)
+            state_dict = fit_state_dict(state_dict, config, old)
+        return super().load_state_dict(state_dict, strict)
 
     def upgrade_state_dict_named(self, state_dict, name):
+        for buffer in OLD_BUFFERS:
+            state_dict.pop(buffer, None)
         # fairseq reads out_proj.weight, which spectral normalization renames.
         renamed = [key for key in state_dict if key.endswith("out_proj.weight_orig")]
         aliases = {key.removesuffix("_orig"): state_dict[key] for key in renamed}
@@ -146,14 +141,6 @@ class LinformerRobertaEncoder(RobertaEncoder):
     def __init__(self, args, dictionary):
         super().__init__(args, dictionary)
         self.lm_head.layer_norm.eps = args.layer_norm_eps
-        for name, value in record_options(self.sentence_encoder.config).items():
-            self.register_buffer(name.removeprefix("encoder."), value)
-
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        # --fp16 and --bf16 have rounded the buffers.
-        for name, value in record_options(self.sentence_encoder.config).items():
-            destination[prefix + name.removeprefix("encoder.")] = value
 
     def build_encoder(self, args, dictionary, embed_tokens):
         noisy = partial(quant_noise, p=args.quant_noise_pq, block_size=args.quant_noise_pq_block_size)

@@ -49,7 +49,7 @@ class LinformerRobertaConfig(_DeclaredOptions):
         "does, and accept another local_window",
     )
     compressed: Optional[int] = setting(
-        None, "authors' plugin: projected_dim is max_positions divided by this value, rounded down"
+        None, "authors' plugin: projected_dim is max_positions divided by this value, rounded down", at_least=1
     )
     shared_kv_compressed: Optional[int] = setting(None, "authors' plugin: 1 means sharing key-value", choices=(0, 1))
     shared_layer_kv_compressed: Optional[int] = setting(
@@ -113,10 +113,6 @@ def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
     Args:
         cfg: Namespace or DictConfig with some of the options and ``_name`` or ``arch``.
         task_positions: maximum length of the task's samples; None if unknown.
-
-    Raises:
-        ValueError: the architecture is unknown, a value is not allowed, two options conflict, the task's samples are
-            longer than the model's input, or neither has a length.
     """
     arch = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     if arch not in ARCHITECTURES:
@@ -173,6 +169,44 @@ def _keep_layers(args: Namespace) -> None:
     args.encoder_layers = len(parts)
 
 
+_COMPARED = (
+    *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "sharing"),
+    *("projection", "max_positions", "projected_dim", "local_window", "activation_fn", "encoder_normalize_before"),
+    *("layer_norm_eps", "untie_weights_roberta"),
+)
+_RESIZABLE = ("max_positions", "projected_dim", "local_window")
+
+
+def resolve_checkpoint_options(options: dict[str, Any], ours: Namespace) -> Namespace:
+    """Value of every option of a checkpoint, which must be those of the model that loads it.
+
+    fairseq compares shapes only, which do not show, for example, the number of heads or the local window.
+
+    Args:
+        options: those that the checkpoint has.
+        ours: options of the model, of ``resolve_options``.
+    """
+    name = options.get("_name") or options.get("arch")
+    if name not in ARCHITECTURES:
+        raise ValueError(
+            f"the checkpoint must be of linformer_roberta, got {name}; to convert a RoBERTa checkpoint, run "
+            "`fairseq-linformer convert from-roberta`"
+        )
+    kept = ours.encoder_layers_to_keep
+    if kept and options.get("encoder_layers") == ours.encoder_layers_before:
+        options = {**options, "encoder_layers_to_keep": kept}
+    theirs = resolve_options(Namespace(**options))
+    for name in _COMPARED:
+        found, expected = getattr(theirs, name), getattr(ours, name)
+        if found == expected or (name in _RESIZABLE and ours.resize_checkpoint):
+            continue
+        if name == "sharing" and theirs.translated:  # version 1 of the authors' code shared less than its options say
+            continue
+        hint = ", or pass --resize-checkpoint" if name in _RESIZABLE else ""
+        raise ValueError(f"the checkpoint has {name} {found}, this model has {expected}; they must be equal{hint}")
+    return theirs
+
+
 def collect_options(args: Namespace) -> dict[str, Any]:
     """All options of the model, by name."""
     return {option.name: getattr(args, option.name) for option in _OPTIONS}
@@ -184,10 +218,6 @@ def from_linformer_config(config: LinformerConfig) -> dict[str, Any]:
 
 
 def to_linformer_config(args: Namespace, vocab_size: int, padding_idx: int) -> LinformerConfig:
-    """Shape of the encoder with these options.
-
-    Raises:
-        ValueError: a value is not allowed; the message names the option, what is allowed and the value.
-    """
+    """Shape of the encoder with these options."""
     shape = {name: getattr(args, option) for name, option in OPTION_NAMES.items()}
     return LinformerConfig(vocab_size=vocab_size, padding_idx=padding_idx, fairseq_names=True, **shape)

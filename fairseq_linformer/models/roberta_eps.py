@@ -13,10 +13,10 @@ from torch import nn
 
 from ..config import check_epsilon
 from .hub_bpe import HubTokenizerMixin
-from .shapes import NORM_EPSILON, record_epsilon
+from .shapes import OLD_BUFFERS
 
 EPS_ARCHITECTURE = "roberta_eps"
-BERT_EPSILON = 1e-12
+BERT_EPSILON, FAIRSEQ_EPSILON = 1e-12, 1e-5
 
 
 @register_model(EPS_ARCHITECTURE)
@@ -38,16 +38,18 @@ class RobertaEpsModel(HubTokenizerMixin, RobertaModel):
         _set_architecture_defaults(args)
         model: RobertaEpsModel = super().build_model(args, task)
         _set_layer_norm_eps(model, args.layer_norm_eps)
-        model.encoder.register_buffer(NORM_EPSILON.removeprefix("encoder."), record_epsilon(args.layer_norm_eps))
         return model
 
-    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """Load a checkpoint of this model; ValueError if it has another epsilon, or none."""
-        own, stored = record_epsilon(self.args.layer_norm_eps), state_dict.get(NORM_EPSILON)
-        if stored is None or abs(float(stored) - float(own)) > 0.1:
-            found = "none" if stored is None else f"{10 ** float(stored):.1g}"
+    def check_options(self, options: dict[str, Any]) -> None:
+        """Raise ValueError if a checkpoint with these options has another epsilon, which no tensor shows."""
+        found = options.get("layer_norm_eps", FAIRSEQ_EPSILON)
+        if found != self.args.layer_norm_eps:
             raise ValueError(f"the checkpoint must have layer_norm_eps {self.args.layer_norm_eps}, got {found}")
-        return super().load_state_dict(state_dict, strict, model_cfg, args)
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        for buffer in OLD_BUFFERS:
+            state_dict.pop(buffer, None)
+        super().upgrade_state_dict_named(state_dict, name)
 
 
 @register_model_architecture(EPS_ARCHITECTURE, EPS_ARCHITECTURE)

@@ -1,23 +1,20 @@
-"""Shape of a model, inferred from its state dict."""
+"""State dicts of a model: their names, what their shapes say, and fitting them to another n and k, whose mathematics is
+in ``modules/resize.py``.
+"""
 
-import math
 import re
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..config import POOLS, LinformerConfig
-from ..projected_dim import Dim, format_projected_dim
+from ..config import LinformerConfig
+from ..modules.encoder_layer import build_projection
+from ..modules.linear import HeadProjections
+from ..modules.projection import Projection
+from ..modules.resize import resize_positions, resize_projection, scale_projected_dim
+from ..projected_dim import Dim
 
 ENCODER = "encoder.sentence_encoder."
-ATTENTION_HEADS, LOCAL_WINDOW, NORM_EPSILON = OPTION_BUFFERS = (
-    "encoder.attention_heads",
-    "encoder.local_window",
-    "encoder.log10_layer_norm_eps",
-)
-"""Buffers that record the options that tensor shapes do not determine. Epsilon is stored as a logarithm, because
-1e-12 is 0 in half precision."""
 EMBEDDINGS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "embed_positions.weight"
 OUTPUT_EMBEDDINGS = "encoder.lm_head.weight"
@@ -25,31 +22,21 @@ CLASSIFICATION_HEADS = "classification_heads."
 PADDING_IDX = 1
 """Token ID of padding in fairseq's dictionaries."""
 
-# An entry of E or F, of one layer or all, of one head or all.
-_PROJECTION = re.compile(re.escape(ENCODER) + r"(?:layers\.\d+\.self_attn\.)?[EF]\.(?:heads\.\d+\.)?(\w+)")
+OLD_BUFFERS = ("encoder.attention_heads", "encoder.local_window", "encoder.log10_layer_norm_eps")
+"""Buffers by which earlier versions recorded options, which the configuration of a checkpoint has, too."""
+
+_PROJECTION = re.compile(re.escape(ENCODER) + r"(?:layers\.\d+\.self_attn\.)?[EF]\.")
 _LAYER = re.compile(re.escape(ENCODER) + r"layers\.(\d+)\.")
-_KIND_BUFFERS = {"mean_pool": "mean-pool", "max_pool": "max-pool", "conv": "conv", "random": "random"}
-"""Buffer of shape (k, 0) -> kind of projection."""
 
 
-def group_projections(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Entries of each projection by prefix in the state dict; empty for a model without projections."""
-    groups: dict[str, dict[str, Tensor]] = {}
-    for key, value in state.items():
-        match = _PROJECTION.fullmatch(key)
-        if match:
-            groups.setdefault(key.removesuffix(match[1]), {})[match[1]] = value
-    return groups
+def has_projections(state: dict[str, Tensor]) -> bool:
+    """Whether a state dict has projections E and F."""
+    return any(map(is_projection_entry, state))
 
 
 def is_projection_entry(key: str) -> bool:
     """Whether a key of a state dict belongs to E or F."""
-    return _PROJECTION.fullmatch(key) is not None
-
-
-def stored_matrix(entries: dict[str, Tensor]) -> Tensor:
-    """The entry of a learned or random projection that has the shape of E (see ``LearnedProjection``)."""
-    return entries["delta"] if "delta" in entries else entries["weight"]
+    return _PROJECTION.match(key) is not None
 
 
 def head_names(state: dict[str, Tensor]) -> list[str]:
@@ -62,9 +49,6 @@ def choose_head(state: dict[str, Tensor], requested: str | None, checkpoint) -> 
 
     Args:
         checkpoint: path of the checkpoint, for messages.
-
-    Raises:
-        ValueError: the head does not exist, or none is requested of several.
     """
     names = head_names(state)
     if requested is None and len(names) > 1:
@@ -85,82 +69,16 @@ def max_positions(state: dict[str, Tensor]) -> int:
     return state[POSITIONS].size(0) - PADDING_IDX - 1
 
 
-def record_options(config: LinformerConfig) -> dict[str, Tensor]:
-    """The entries of a state dict that record the options which tensor shapes do not determine."""
-    return {
-        ATTENTION_HEADS: torch.tensor(float(config.attention_heads)),
-        LOCAL_WINDOW: torch.tensor(float(config.local_window)),
-        NORM_EPSILON: record_epsilon(config.layer_norm_eps),
-    }
-
-
-def record_epsilon(epsilon: float) -> Tensor:
-    """The value of the buffer ``NORM_EPSILON``."""
-    return torch.tensor(math.log10(epsilon))
-
-
-def infer_config(state: dict[str, Tensor], default: LinformerConfig | None = None) -> LinformerConfig:
-    """Infer the shape of a Linformer from its tensors; other fields, such as dropout, have their defaults.
-
-    Pooling, which has nothing to share, has sharing ``none``.
-
-    Args:
-        default: values for an older state dict, which does not record ``OPTION_BUFFERS``.
-    """
-    by_module: dict[str, list[dict[str, Tensor]]] = {}  # one item, or one per head
-    for prefix, entries in group_projections(state).items():
-        by_module.setdefault(prefix.partition("heads.")[0], []).append(entries)
-    layers = count_layers(state)
-    shared = by_module.get(ENCODER + "E.")
-    layer_entries = [shared or by_module[f"{ENCODER}layers.{i}.self_attn.E."] for i in range(layers)]
-    first = layer_entries[0]
-    kind = next((kind for buffer, kind in _KIND_BUFFERS.items() if buffer in first[0]), "linear")
-    if kind in POOLS or len(first) > 1 or stored_matrix(first[0]).dim() == 3:
-        sharing = "none"
-    elif shared:
-        sharing = "layerwise"
-    else:
-        sharing = "headwise" if f"{ENCODER}layers.0.self_attn.F." in by_module else "key-value"
-    options: dict[str, Any] = {
-        "attention_heads": max(default.attention_heads if default else 1, max(map(len, layer_entries))),
-        "local_window": default.local_window if default else 0,
-        "layer_norm_eps": default.layer_norm_eps if default else LinformerConfig.layer_norm_eps,
-    }
-    if ATTENTION_HEADS in state:
-        options["attention_heads"] = int(state[ATTENTION_HEADS])
-    if LOCAL_WINDOW in state:
-        options["local_window"] = int(state[LOCAL_WINDOW])
-    if NORM_EPSILON in state:  # one digit: bfloat16 stores the logarithm to about 0.03
-        options["layer_norm_eps"] = float(f"{10 ** float(state[NORM_EPSILON]):.1g}")
-    return LinformerConfig(
-        vocab_size=state[EMBEDDINGS].size(0),
-        max_positions=max_positions(state),
-        projected_dim=format_projected_dim([_projected_dim(entries) for entries in layer_entries]),
-        sharing=sharing,
-        projection=kind,
-        layers=layers,
-        embed_dim=state[EMBEDDINGS].size(1),
-        padding_idx=PADDING_IDX,
-        **options,
-    )
-
-
-def _projected_dim(head_entries: list[dict[str, Tensor]]) -> Dim:
-    """k of one module, or of each of its heads."""
-    dims = []
-    for entries in head_entries:
-        buffer = next((entries[name] for name in _KIND_BUFFERS if name in entries), None)
-        dims.append(stored_matrix(entries).size(-2) if buffer is None else buffer.size(0))
-    return tuple(dims) if len(dims) > 1 else dims[0]
-
-
 def upgrade_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Rename the entries of an older state dict to those of fairseq 0.12, as its own models do.
+    """Rename the entries of an older state dict to those of fairseq 0.12, as its own models do, and drop
+    ``OLD_BUFFERS``.
 
     roberta.base and roberta.large name the encoder ``decoder``, and hold queries, keys and values in one matrix.
     """
     new = {}
     for key, value in state.items():
+        if key in OLD_BUFFERS:
+            continue
         key = re.sub(r"^decoder\.", "encoder.", key).replace(".emb_layer_norm.", ".layernorm_embedding.")
         joint = re.fullmatch(r"(.*\.self_attn\.)in_proj_(weight|bias)", key)
         if joint is None:
@@ -169,3 +87,66 @@ def upgrade_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
             for name, part in zip("qkv", value.chunk(3)):
                 new[f"{joint[1]}{name}_proj.{joint[2]}"] = part.clone()
     return new
+
+
+def scale_projected_dims(state: dict[str, Tensor], config: LinformerConfig, n: int) -> list[Dim]:
+    """k of each layer of a model that keeps the features of short inputs with ``n`` positions."""
+    modules: dict[tuple[int, str], Any] = {
+        position: _load(build_projection(config, *position), state, prefix)
+        for prefix, position in projection_prefixes(config).items()
+    }
+    heads = {key: list(m.heads) if isinstance(m, HeadProjections) else [m] for key, m in modules.items()}
+    windowed = all(head.layout is not None for each in heads.values() for head in each)
+
+    def scale(head: Any) -> int:
+        return scale_projected_dim(head.k, head.n, n, head.layout if windowed else None)
+
+    dims: list[Dim] = []
+    for layer, dim in enumerate(config.projected_dims):
+        scaled = [scale(head) for head in heads.get((layer, "E"), heads[0, "E"])]
+        dims.append(scaled[0] if isinstance(dim, int) else tuple(scaled))
+    return dims
+
+
+def fit_state_dict(
+    state: dict[str, Tensor], config: LinformerConfig, old_config: LinformerConfig | None = None
+) -> dict[str, Tensor]:
+    """Convert a state dict of RoBERTa or ``linformer_roberta`` to an encoder of this shape, without modifying it.
+
+    Position embeddings and projections are resized if n or k differ; missing projections are initialized. Entries that
+    a plain matrix lacks are added.
+
+    Args:
+        old_config: shape of the state dict's projections; None if it is ``config``.
+    """
+    old_config = old_config or config
+    new = {key: value for key, value in state.items() if not is_projection_entry(key)}
+    new[POSITIONS] = resize_positions(state[POSITIONS], config.max_positions, PADDING_IDX)
+    for prefix, (layer, which) in projection_prefixes(config).items():
+        module = build_projection(config, layer, which)
+        if any(key.startswith(prefix) for key in state):
+            old = _load(build_projection(old_config, layer, which), state, prefix)
+            if (old.n, old_config.projected_dims[layer]) == (module.n, config.projected_dims[layer]):
+                module = old
+            else:
+                resize_projection(old, module)
+        new.update({prefix + key: value for key, value in module.state_dict().items()})
+    return new
+
+
+def _load(module: Projection, state: dict[str, Tensor], prefix: str) -> Projection:
+    """Load the entries of a prefix into a module, and return it."""
+    module.load_state_dict({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
+    return module
+
+
+def projection_prefixes(config: LinformerConfig, encoder: str = ENCODER) -> dict[str, tuple[int, str]]:
+    """Prefix in the state dict -> layer and name of each projection.
+
+    Args:
+        encoder: prefix of the encoder.
+    """
+    if config.has_single_projection:
+        return {f"{encoder}E.": (0, "E")}
+    names = "EF" if config.has_separate_values else "E"
+    return {f"{encoder}layers.{i}.self_attn.{name}.": (i, name) for i in range(config.layers) for name in names}

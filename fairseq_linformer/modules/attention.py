@@ -70,9 +70,6 @@ class LinearMultiheadAttention(nn.Module):
         dropout: attention dropout probability.
         local_window: w; 0 for equation (7).
         linear: builds the query, key, value and output projections.
-
-    Raises:
-        ValueError: H does not divide d.
     """
 
     def __init__(
@@ -87,8 +84,6 @@ class LinearMultiheadAttention(nn.Module):
         linear: LinearFactory = nn.Linear,
     ):
         super().__init__()
-        if embed_dim % num_heads:
-            raise ValueError(f"num_heads must divide embed_dim ({embed_dim}), got {num_heads}")
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.head_dim = embed_dim // num_heads
         self.dropout, self.local_window = dropout, local_window
@@ -156,17 +151,14 @@ class LinearMultiheadAttention(nn.Module):
             projection: matrix or kernel of the E that all layers share.
             positions: (B, m), the query positions; None for all.
             need_weights: also return the attention weights.
-            order: order of multiplication; None for the cheapest. It changes the run time, and the result only by
-                rounding.
+            order: order of multiplication, one of ``E.orders``; None for the cheapest. It changes the run time, and
+                the result only by rounding.
             masks: those of a layer with the same ``mask_key``, for the same input; None to compute them.
 
         Returns:
             (B, m, d), and the weights (B, H, m, k') or None. With a local window they are (B, H, m, k' + 2 w + 1):
             the last 2 w + 1 belong to the keys from w positions before to w after each query. Values at padded
             positions are meaningless.
-
-        Raises:
-            ValueError: this kind of projection, or attention with a local window, does not support ``order``.
         """
         n = x.size(1)
         E, F_ = self.projections
@@ -189,8 +181,6 @@ class LinearMultiheadAttention(nn.Module):
             order = cheapest_order(
                 q.size(2), n, num_reached, self.embed_dim, self.num_heads, separate_values=F_ is not E, among=orders
             )
-        elif order not in orders:
-            raise ValueError(f"unsupported order {order} for {type(E).__name__}; choose from {orders}")
 
         weights: Tensor | None
         if order is Order.SCORES:

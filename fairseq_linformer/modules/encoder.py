@@ -85,40 +85,31 @@ class LinformerEncoder(nn.Module):
         Returns:
             (B, m or n, d) features, and a list of (B, n, d) hidden states or None. Values at padded positions are
             meaningless.
-
-        Raises:
-            ValueError: n exceeds ``max_positions``, or ``positions`` is set with ``return_all_hiddens``.
         """
         if tokens.size(1) > self.config.max_positions:
             raise ValueError(
                 f"the input must have at most {self.config.max_positions} positions (max_positions, the columns of E "
                 f"and F), got {tokens.size(1)}"
             )
-        if positions is not None and return_all_hiddens:
-            raise ValueError("return_all_hiddens must be False with positions, which restrict the last layer, got True")
         if padding_mask is None:
             padding_mask = tokens.eq(self.config.padding_idx)  # (B, n)
-        x = self.embed(tokens, padding_mask, token_embeddings)
-        if not (padding_mask.any() if padded is None else padded):
-            padding_mask = None
+        mask = padding_mask if (padding_mask.any() if padded is None else padded) else None
         projection = None if self.E is None else self.E()
         layers = self._select_layers()
-        hiddens = [x] if return_all_hiddens else []  # a list of one would keep it in memory
-        groups = [] if return_all_hiddens or not use_length_groups else self._find_groups(layers, x, padding_mask)
-        if groups and padding_mask is not None:
-            x = self._run_in_groups(groups, layers, x, padding_mask, projection, positions)
+        groups = [] if return_all_hiddens or not use_length_groups else self._find_groups(layers, tokens, mask)
+        hiddens: list[Tensor] | None = [] if return_all_hiddens else None
+        # The embeddings have no name here, which would keep them in memory.
+        if groups:
+            x = self._run_in_groups(
+                groups, layers, self.embed(tokens, padding_mask, token_embeddings), padding_mask, projection, positions
+            )
         else:
-            masks: dict[tuple[Any, ...], Masks] = {}
-            for i, layer in enumerate(layers, start=1):
-                read = positions if i == len(layers) else None
-                x = self._run(layer, x, padding_mask, projection, read, _masks_of(layer, x, padding_mask, read, masks))
-                if return_all_hiddens:
-                    hiddens.append(x)
-            if positions is not None and not layers:
-                x = gather_positions(x, positions)
+            x = self._run_layers(
+                layers, self.embed(tokens, padding_mask, token_embeddings), mask, projection, positions, hiddens
+            )
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        return x, hiddens if return_all_hiddens else None
+        return x, hiddens
 
     def embed(self, tokens: Tensor, padding_mask: Tensor, token_embeddings: Tensor | None = None) -> Tensor:
         """Token plus position embeddings, after norm and dropout: (B, n, d)."""
@@ -138,12 +129,12 @@ class LinformerEncoder(nn.Module):
         keep_layer = torch.empty(len(self.layers)).uniform_() > self.config.layerdrop
         return [layer for layer, keep in zip(self.layers, keep_layer) if keep]
 
-    def _find_groups(self, layers: list[nn.Module], x: Tensor, padding_mask: Tensor | None) -> list[Group]:
+    def _find_groups(self, layers: list[nn.Module], tokens: Tensor, padding_mask: Tensor | None) -> list[Group]:
         """Groups of similar length if they save time, otherwise an empty list."""
-        if padding_mask is None or not layers or not _can_run_in_groups(x):
+        if padding_mask is None or not layers or not _can_run_in_groups(tokens):
             return []
         entries = sum(projection.parameter.numel() for projection in learned_projections(layers[0]))
-        groups = group_by_length(padding_mask, count_group_positions(entries, x.size(2)))
+        groups = group_by_length(padding_mask, count_group_positions(entries, self.config.embed_dim))
         return groups if len(groups) > 1 else []
 
     def _run_in_groups(
@@ -163,15 +154,37 @@ class LinformerEncoder(nn.Module):
         for (rows, length), part in zip(groups, parts):
             mask = padding_mask[rows, :length]
             # Positions after the end of the group are padding: any feature will do.
-            group_positions = None if positions is None else positions.expand(len(x), -1)[rows].clamp(max=length - 1)
-            group_mask = mask if mask.any() else None
-            y = part[:, :length]
-            masks: dict[tuple[Any, ...], Masks] = {}
-            for i, layer in enumerate(layers, start=1):
-                read = group_positions if i == len(layers) else None
-                y = self._run(layer, y, group_mask, projection, read, _masks_of(layer, y, group_mask, read, masks))
+            read = None if positions is None else positions.expand(len(x), -1)[rows].clamp(max=length - 1)
+            y = self._run_layers(layers, part[:, :length], mask if mask.any() else None, projection, read)
             outputs.append(F.pad(y, (0, 0, 0, x.size(1) - length)) if positions is None else y)
         return torch.cat(outputs).index_select(0, order.argsort())
+
+    def _run_layers(
+        self,
+        layers: list[nn.Module],
+        x: Tensor,
+        padding_mask: Tensor | None,
+        projection: Tensor | None,
+        positions: Tensor | None,
+        hiddens: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Run the layers, the last one for ``positions`` only: (B, n, d) to (B, m or n, d). Appends the input and each
+        output to ``hiddens``."""
+        if hiddens is not None:
+            hiddens.append(x)
+        if not layers:  # LayerDrop has dropped all
+            return x if positions is None else gather_positions(x, positions)
+        masks: dict[tuple[Any, ...], Masks] = {}  # layers with the same key share them
+        for i, layer in enumerate(layers, start=1):
+            attention: Any = layer.self_attn
+            read = positions if i == len(layers) else None
+            key = attention.mask_key(x.size(1), read)
+            if key not in masks:
+                masks[key] = attention.masks(x, padding_mask, read)
+            x = self._run(layer, x, padding_mask, projection, read, masks[key])
+            if hiddens is not None:
+                hiddens.append(x)
+        return x
 
     def _run(self, layer: nn.Module, x: Tensor, *inputs: Any) -> Tensor:
         output: Tensor
@@ -185,23 +198,13 @@ class LinformerEncoder(nn.Module):
         return output
 
 
-def _masks_of(
-    layer: Any, x: Tensor, padding_mask: Tensor | None, positions: Tensor | None, computed: dict[tuple[Any, ...], Masks]
-) -> Masks:
-    """The masks of a layer, added to ``computed`` unless another layer has the same."""
-    key = layer.self_attn.mask_key(x.size(1), positions)
-    if key not in computed:
-        computed[key] = layer.self_attn.masks(x, padding_mask, positions)
-    return computed[key]
-
-
-def _can_run_in_groups(x: Tensor) -> bool:
+def _can_run_in_groups(tokens: Tensor) -> bool:
     """Groups save time on a CPU only. With several ranks and activation checkpointing, DistributedDataParallel allows
     one call of a layer; a compiled or traced graph must not depend on lengths."""
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     has_ranks = is_distributed and torch.distributed.get_world_size() > 1
     is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return x.device.type == "cpu" and x.numel() > 0 and not has_ranks and not is_traced
+    return tokens.device.type == "cpu" and tokens.numel() > 0 and not has_ranks and not is_traced
 
 
 def init_bert_weights(module: nn.Module) -> None:

@@ -134,25 +134,23 @@ def build_projection(config: LinformerConfig, layer: int = 0, which: str = "E") 
 
 
 def _build_projection(config: LinformerConfig, k: int, heads: int | None, layer: int, which: str) -> Projection:
-    n, proportional = config.max_positions, config.proportional_attention
+    n = config.max_positions
     if config.projection == "mean-pool":
-        return MeanPool(n, k, proportional=proportional)
+        return MeanPool(n, k)
     if config.projection == "max-pool":
-        return MaxPool(n, k, proportional=proportional)
+        return MaxPool(n, k)
     if config.projection == "random":
         return RandomProjection(n, k, heads)
     is_convolution = config.projection == "conv"
     lr_scale = config.projection_lr_scale
     if lr_scale is None:
         lr_scale = default_lr_scale(ceil_div(n, k) if is_convolution else n)
-    frozen, init, delay = config.freeze_projections, config.resolved_init, 0.0
+    frozen, init, delay, singletons = config.freeze_projections, config.resolved_init, 0.0, 1
     if is_convolution:
-        channels = config.embed_dim // config.attention_heads
-        return Convolution(n, k, channels, heads, lr_scale, frozen, init, proportional=proportional)
-    singletons = 1
+        return Convolution(n, k, config.embed_dim // config.attention_heads, heads, lr_scale, frozen, init)
     if init == "graded":
         singletons, init = graded_singletons(k), config.default_init
     if init == "staggered":
         init = "overlap" if which == "E" and config.has_separate_values else "average"
         delay = 0.5 if layer % 2 else 0.0
-    return LinearProjection(n, k, heads, lr_scale, frozen, init, delay, singletons, proportional)
+    return LinearProjection(n, k, heads, lr_scale, frozen, init, delay, singletons)

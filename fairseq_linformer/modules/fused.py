@@ -18,14 +18,6 @@ from torch import Tensor
 
 aten = torch.ops.aten
 HALF = (torch.float16, torch.bfloat16)
-OPERATORS = (
-    "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_flash_attention_for_cpu_backward",
-    "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_efficient_attention_backward",
-    "_flash_attention_forward",
-    "_flash_attention_backward",
-)
 
 
 class Attended(NamedTuple):
@@ -46,11 +38,12 @@ def masked_score(dtype: torch.dtype) -> float:
 
 def is_supported(device: torch.device, dtype: torch.dtype, head_dim: int, dropout: float) -> bool:
     """Whether ``attend`` supports this kind of attention. Otherwise all weights have to be in memory."""
-    if torch.compiler.is_exporting() or not _has_operators():  # ONNX has no fused attention
+    if torch.compiler.is_exporting():  # ONNX has no fused attention
         return False
     if _is_cpu(device):
         return dropout == 0
-    return _is_gpu(device) and dtype in (*HALF, torch.float32) and head_dim % 8 == 0
+    # A plan counts what a GPU does on the meta device.
+    return device.type in ("cuda", "meta") and dtype in (*HALF, torch.float32) and head_dim % 8 == 0
 
 
 def supports_windows(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
@@ -58,18 +51,8 @@ def supports_windows(device: torch.device, dtype: torch.dtype, head_dim: int) ->
     return dtype in HALF and head_dim % 8 == 0 and head_dim <= 256 and _has_flash_attention(device)
 
 
-@cache
-def _has_operators() -> bool:
-    """They are no public functions, so a later PyTorch may lack them."""
-    return all(hasattr(aten, name) for name in OPERATORS)
-
-
 def _is_cpu(device: torch.device) -> bool:
     return device.type == "cpu"
-
-
-def _is_gpu(device: torch.device) -> bool:
-    return device.type in ("cuda", "meta")  # a plan counts what a GPU does on the meta device
 
 
 @cache

@@ -40,10 +40,6 @@ class LinearProjection(LearnedProjection):
         init: ``average``: row i averages window i; ``overlap``: ``Windows.triangle``; others: see ``initial_matrix``.
         delay: fraction of a window, in [0, 1), by which the windows are shifted.
         singletons: number of positions at the start that are windows of their own.
-        proportional: see ``WindowedProjection``.
-
-    Raises:
-        ValueError: k is not between 1 and N.
     """
 
     windows: Tensor
@@ -58,14 +54,12 @@ class LinearProjection(LearnedProjection):
         init: str = "average",
         delay: float = 0.0,
         singletons: int = 1,
-        proportional: bool | None = None,
     ):
         delay = delay if init in WINDOWED_INITS else NO_WINDOWS
         shape = (k, n) if heads is None else (heads, k, n)
-        super().__init__(n, k, read_windows(delay, k, n, singletons), proportional, shape, lr_scale, frozen)
+        super().__init__(n, k, read_windows(delay, k, n, singletons), shape, lr_scale, frozen)
         self.heads = heads
-        # A buffer, because no option records the windows of a loaded matrix. It is a float so that fairseq can average
-        # checkpoints, and a fraction rather than a number of positions so that half precision can represent it.
+        # Stored with the matrix, like ``window_options``; a fraction, because half precision rounds large numbers.
         self.register_buffer("windows", torch.tensor(delay))
         # One matrix per head cannot project the input without doing so H times.
         self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
@@ -95,18 +89,14 @@ class LinearProjection(LearnedProjection):
     def geometry(self) -> tuple[Any, ...]:
         return *super().geometry(), self.overlaps
 
-    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None, scale: Any = None) -> Tensor:
+    def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
         assert value is not None
         E = value[..., : self.num_reached(x.size(1)), : x.size(1)]
         if self.heads is None:
             # E @ x may copy x and then takes twice as long.
-            reduced = torch.bmm(E.expand(x.size(0), -1, -1), x)
-        else:
-            heads: Tensor = x.unflatten(-1, (self.heads, -1))
-            reduced = (E @ heads.transpose(1, 2)).transpose(1, 2).flatten(2)
-        if scale is None:
-            scale = self.row_scale(x, padding_mask)
-        return reduced if scale is None else reduced * scale
+            return torch.bmm(E.expand(x.size(0), -1, -1), x)
+        heads: Tensor = x.unflatten(-1, (self.heads, -1))
+        return (E @ heads.transpose(1, 2)).transpose(1, 2).flatten(2)
 
     def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor | None:
         n = x.size(1)
@@ -136,7 +126,6 @@ class RandomProjection(LinearProjection):
 
     def __init__(self, n: int, k: int, heads: int | None = None):
         super().__init__(n, k, heads, frozen=True, init="jl")
-        self.register_buffer("random", torch.empty(k, 0))  # records the kind, as in ``MeanPool``
 
 
 class HeadProjections(Projection):

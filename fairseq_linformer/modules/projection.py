@@ -6,7 +6,6 @@
 The kinds of section 4 of the paper are the matrices E and F (linear.py), and pooling and convolution (pooling.py).
 """
 
-import math
 from typing import Any
 
 import torch
@@ -14,6 +13,9 @@ from torch import Tensor, nn
 
 from .order import Order
 from .windows import Windows
+
+KIND_BUFFERS = ("mean_pool", "max_pool", "conv", "random")
+"""Buffers by which state dicts of earlier versions recorded the kind of projection."""
 
 
 class Projection(nn.Module):
@@ -35,8 +37,6 @@ class Projection(nn.Module):
 
     def __init__(self, n: int, k: int):
         super().__init__()
-        if not 1 <= k <= n:
-            raise ValueError(f"k must be between 1 and n ({n}), got {k}")
         self.n, self.k = n, k
 
     def forward(self) -> Tensor | None:
@@ -75,7 +75,9 @@ class Projection(nn.Module):
         """
         raise NotImplementedError
 
-    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None, scale: Any = None) -> Tensor:
+    def reduce(
+        self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Any = None
+    ) -> Tensor:
         """Project positions: (B, n, d) to (B, k', d).
 
         Args:
@@ -84,6 +86,13 @@ class Projection(nn.Module):
             padding_mask: (B, n), True at padding, or None.
             scale: the return value of ``row_scale``; None to compute it.
         """
+        reduced = self.reduce_unscaled(x, value, padding_mask)
+        if scale is None:
+            scale = self.row_scale(x, padding_mask)
+        return reduced if scale is None else reduced * scale
+
+    def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
+        """``reduce`` without the factor of each row."""
         raise NotImplementedError
 
 
@@ -96,14 +105,14 @@ class WindowedProjection(Projection):
     - Proportional attention (Bolya et al. 2023, "Token Merging", equation 1): an average of m keys counts as m keys, so
       the logarithm of its number of real tokens is added to the score of each window.
 
-    Both switches and the number of singletons are stored with the weights, in the buffer ``window_options``, because no
-    option records them for a loaded checkpoint. A checkpoint without the buffer is of version 0.2, where all three are
-    zero.
+    Like the start of a matrix, its windows belong to the weights: rows of E stay those of the windows that it was
+    trained with, whatever ``projection_init`` of the model that loads it. The buffer ``window_options`` has the number
+    of singletons and whether the corrections are on: always in a new projection with windows, never in the authors'
+    matrices and in those of version 0.2, which lack the buffer.
 
     Args:
         n, k: N and k.
         windows: windows of a new projection; None without windows.
-        proportional: None for the default: on with windows; in a loaded checkpoint as in its training.
 
     Attributes:
         layout: the windows in use; None without windows.
@@ -112,42 +121,28 @@ class WindowedProjection(Projection):
 
     window_options: Tensor
 
-    def __init__(self, n: int, k: int, windows: Windows | None, proportional: bool | None = None):
+    def __init__(self, n: int, k: int, windows: Windows | None):
         super().__init__(n, k)
-        self.layout, self.fills = windows, True
-        self.requested_proportional = proportional
-        self.proportional = windows is not None if proportional is None else proportional
-        options = [windows.singletons if windows is not None else 0, self.fills, self.proportional]
-        self.register_buffer("window_options", torch.tensor(options, dtype=torch.get_default_dtype()))
+        self.layout, self.fills, self.proportional = windows, True, windows is not None
+        # Floats, so that fairseq can average checkpoints.
+        options = [float(windows.singletons if windows is not None else 0), float(self.fills), float(self.proportional)]
+        self.register_buffer("window_options", torch.tensor(options))
 
     def read_options(self) -> None:
-        """Use the options stored with loaded weights.
-
-        Raises:
-            ValueError: proportional attention was requested for a projection without windows.
-        """
+        """Use the options stored with loaded weights."""
         # Python numbers, because reading a tensor in forward would synchronize with a GPU and break a graph.
-        stored = self.window_options.tolist()
-        if not all(map(math.isfinite, stored)):
-            raise ValueError(f"window_options must be finite, got {stored}")
-        singletons, fill, counted = map(round, stored)
-        self.fills = fill > 0
+        singletons, fill, counted = map(round, self.window_options.tolist())
         self.layout = self._read_windows(singletons)
-        if self.layout is None and self.requested_proportional:
-            raise ValueError("window_sizes must be 'ignored' or unset for E and F without windows, got 'counted'")
-        requested = bool(counted) if self.requested_proportional is None else self.requested_proportional
-        self.proportional = requested and self.layout is not None
-        if self.proportional != counted:
-            self.window_options[2] = float(self.proportional)
+        self.fills, self.proportional = fill > 0, counted > 0 and self.layout is not None
 
     def _read_windows(self, singletons: int) -> Windows | None:
-        if singletons > 1:
-            raise ValueError(f"window_options of pooling and conv must begin with 0 or 1, got {singletons}")
         return Windows(self.k, self.n, 0, singletons)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         if any(key.startswith(prefix) for key in state_dict):
             state_dict.setdefault(prefix + "window_options", torch.zeros(3))
+        for name in KIND_BUFFERS:
+            state_dict.pop(prefix + name, None)
         super()._load_from_state_dict(state_dict, prefix, *args)
         self.read_options()
 
@@ -195,42 +190,32 @@ class LearnedProjection(WindowedProjection):
     """
 
     heads: int | None
-    weight: nn.Parameter | None
-    delta: nn.Parameter | None
+    weight: nn.Parameter
+    delta: nn.Parameter
     start: Tensor
     scale: Tensor
 
-    def __init__(
-        self,
-        n: int,
-        k: int,
-        windows: Windows | None,
-        proportional: bool | None,
-        shape: tuple[int, ...],
-        lr_scale: float,
-        frozen: bool,
-    ):
-        super().__init__(n, k, windows, proportional)
+    def __init__(self, n: int, k: int, windows: Windows | None, shape: tuple[int, ...], lr_scale: float, frozen: bool):
+        super().__init__(n, k, windows)
         self.lr_scale = lr_scale
-        is_plain = frozen or (windows is None and lr_scale == 1)
+        self.is_plain = frozen or (windows is None and lr_scale == 1)
         parameter = nn.Parameter(torch.zeros(shape), requires_grad=not frozen)
-        self.register_parameter("weight", parameter if is_plain else None)
-        self.register_parameter("delta", None if is_plain else parameter)
-        if not is_plain:
+        if self.is_plain:
+            self.weight = parameter
+        else:
+            self.delta = parameter
             self.register_buffer("start", torch.zeros(shape))
             self.register_buffer("scale", torch.tensor(float(lr_scale)))
 
     @property
     def parameter(self) -> nn.Parameter:
         """``delta`` or ``weight``, of the shape of E."""
-        parameter = self.weight if self.delta is None else self.delta
-        assert parameter is not None
-        return parameter
+        return self.weight if self.is_plain else self.delta
 
     def forward(self) -> Tensor:
         """E: (k, N) or (H, k, N); the kernel of a convolution."""
-        if self.delta is None:
-            return self.parameter
+        if self.is_plain:
+            return self.weight
         delta = self.delta.detach()
         E = torch.addcmul(self.start, self.scale, delta)
         return E + (self.delta - delta) if torch.is_grad_enabled() else E  # the gradient of E is that of delta
@@ -238,8 +223,8 @@ class LearnedProjection(WindowedProjection):
     def set_(self, value: Tensor) -> None:
         """Set the matrix or kernel, of each head, to ``value``, from which it learns."""
         with torch.no_grad():
-            if self.delta is None:
-                self.parameter.copy_(value.expand_as(self.parameter))
+            if self.is_plain:
+                self.weight.copy_(value.expand_as(self.weight))
             else:
                 self.start.copy_(value.expand_as(self.start))
                 self.delta.zero_()
@@ -247,10 +232,9 @@ class LearnedProjection(WindowedProjection):
     def fold_(self) -> None:
         """Store E as a plain ``weight``, without ``start``, ``scale`` and ``delta``, and freeze it."""
         weight = self().detach()
-        if self.delta is not None:
-            self.delta = None
-            del self.start, self.scale
-        self.weight = nn.Parameter(weight, requires_grad=False)
+        if not self.is_plain:
+            del self.delta, self.start, self.scale
+        self.weight, self.is_plain = nn.Parameter(weight, requires_grad=False), True
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         names = [name for name in _ENTRIES if prefix + name in state_dict]
@@ -266,10 +250,10 @@ class LearnedProjection(WindowedProjection):
         has_delta = entries.keys() == {"start", "scale", "delta"}
         if not has_delta and entries.keys() != {"weight"}:
             return entries
-        if has_delta and self.delta is not None and float(entries["scale"]) == float(self.scale):
+        if has_delta and not self.is_plain and float(entries["scale"]) == float(self.scale):
             return entries
         E = entries["start"] + entries["scale"] * entries["delta"] if has_delta else entries["weight"]
-        if self.delta is None:
+        if self.is_plain:
             return {"weight": E}
         return {"start": E, "scale": self.scale, "delta": torch.zeros_like(E)}
 

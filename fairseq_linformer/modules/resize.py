@@ -37,11 +37,7 @@ from .windows import Windows, ceil_div, round_singletons
 
 
 def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
-    """Resize position embeddings (padding_idx + 1 + n, d) to n' = ``n`` positions.
-
-    Raises:
-        ValueError: n' is out of range.
-    """
+    """Resize position embeddings (padding_idx + 1 + n, d) to n' = ``n`` positions."""
     if not 1 <= n <= POSITIONS_LIMIT:
         raise ValueError(f"max_positions must be between 1 and {POSITIONS_LIMIT:,}, got {n}")
     padding, real = table[: padding_idx + 1], table[padding_idx + 1 :]
@@ -49,11 +45,7 @@ def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
 
 
 def resize_projection(old: Projection, new: Projection) -> None:
-    """Resize the weights of ``old`` and load them into ``new``, of n' and k'. Each may have one k or one per head.
-
-    Raises:
-        ValueError: ``old`` is random.
-    """
+    """Resize the weights of ``old`` and load them into ``new``, of n' and k'. Each may have one k or one per head."""
     old_heads, new_heads = (list(p.heads) if isinstance(p, HeadProjections) else [p] for p in (old, new))
     if isinstance(old_heads[0], RandomProjection):
         raise ValueError("only learned projections can be resized, got 'random'; draw new matrices instead")
@@ -131,12 +123,7 @@ def resize_matrix(
         old, new: windows before and after resizing; None without windows.
         fills: whether rows compensate for missing tokens.
         overlaps: whether E started with overlapping windows.
-
-    Raises:
-        ValueError: k' is not between 1 and n'.
     """
-    if not 1 <= k <= n:
-        raise ValueError(f"k must be between 1 and n ({n}), got {k}")
     old_k, old_n = E.shape
     if (old_k, old_n) == (k, n):
         return E.clone()

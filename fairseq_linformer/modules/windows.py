@@ -21,7 +21,6 @@ An ``offset``, less than the shortest regular window, shifts all edges of regula
 first and the last: the first regular window is longer and the last one shorter.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -37,23 +36,12 @@ class Windows:
         k, N: number of windows and of positions.
         offset: number of positions by which the edges are shifted.
         singletons: number of singletons; p is at most k - 1 of them.
-
-    Raises:
-        ValueError: k is not between 1 and N, p is negative, or the offset is not less than the shortest regular window.
     """
 
     k: int
     N: int
     offset: int = 0
     singletons: int = 0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.k <= self.N:
-            raise ValueError(f"k must be between 1 and n ({self.N}), got {self.k}")
-        if self.singletons < 0:
-            raise ValueError(f"singletons must be at least 0, got {self.singletons}")
-        if not 0 <= self.offset < self.shortest:
-            raise ValueError(f"offset must be at least 0 and less than a window ({self.shortest}), got {self.offset}")
 
     @property
     def width(self) -> int:
@@ -152,64 +140,35 @@ class Windows:
         counts_near = before.gather(1, near.flatten(1)).view_as(near).diff()
         return before[:, edges].diff().unsqueeze(1) - counts_near
 
-    # Pooling and convolution read windows as rows of W positions. For p <= 1 and no offset.
+    # Pooling and convolution, for p <= 1 and no offset. Regular windows are then those of p = 0, p positions later, the
+    # last two of which are one window.
 
-    def num_rows(self, n: int) -> int:
-        """The number of rows of ``split``."""
-        p = self.num_singletons
-        return p + ceil_div((n - p) * self.k, self.N)
+    def _regular(self, n: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
+        """The positions after the singleton and the regular window of each, (n,) both; -1 for the singleton."""
+        positions = torch.arange(n, device=device) - self.num_singletons
+        return positions, ((positions + 1) * self.k + self.N - 1) // self.N - 1  # division rounds up
 
-    def split(self, x: Tensor) -> Tensor:
-        """Split (B, n, d) into rows of W positions, (B, rows, W, d), with zeros where a row has no position.
+    def indices(self, n: int, device: torch.device | None = None) -> Tensor:
+        """(n,): the window of each position."""
+        return (self.num_singletons + self._regular(n, device)[1]).clamp(max=self.k - 1)
 
-        Each reached window is a row. Positions of the last window beyond W form another row, which ``merge`` combines
-        with it. A singleton is the last of its row.
-        """
-        n, p, W = x.size(1), self.num_singletons, self.width
-        if self.N % self.k == 0:
-            num_rows, before = self.num_rows(n), p * (W - 1)
-            rows: Tensor = F.pad(x, (0, 0, before, num_rows * W - before - n)).unflatten(1, (num_rows, W))
-            return rows
-        positions, is_inside = self._row_positions(n, x.device)
-        return x[:, positions.clamp(0, n - 1)] * is_inside.unsqueeze(-1)
+    def places(self, n: int, device: torch.device | None = None) -> Tensor:
+        """(n,): the place of each position in its regular window, less than W; the last place for the singleton."""
+        positions, regular = self._regular(n, device)
+        return torch.where(regular < 0, self.width - 1, positions - regular * self.N // self.k)
 
-    def split_mask(self, n: int, padding_mask: Tensor | None, device: torch.device | None = None) -> Tensor:
-        """True where ``split`` puts a real token: (B or 1, rows, W)."""
-        positions, is_inside = self._row_positions(n, device)
-        if padding_mask is None:
-            return is_inside.unsqueeze(0)
-        return is_inside & ~padding_mask[:, positions.clamp(0, n - 1)]
+    def sum(self, x: Tensor) -> Tensor:
+        """The sum over each window: (B, n, d) to (B, k', d)."""
+        B, n, d = x.shape
+        return x.new_zeros(B, self.num_reached(n), d).index_add(1, self.indices(n, x.device), x)
 
-    def merge(
-        self, rows: Tensor, combine: Callable[[Tensor, Tensor], Tensor] = torch.add, neutral: float = 0.0
-    ) -> Tensor:
-        """Combine the two rows of the last window: (B, rows, ...) to (B, k', ...).
-
-        Args:
-            combine: an operation on two rows.
-            neutral: its neutral element.
-        """
-        if torch.compiler.is_exporting():
-            # For any number of rows: the second row of the last window, if any, after neutral rows.
-            reached = torch.sym_min(self.k, rows.size(1))
-            rest = rows[:, reached:]
-            padding = [0] * (2 * (rows.dim() - 2))
-            rest = F.pad(rest, (*padding, reached - rest.size(1), 0), value=neutral)
-            return combine(rows[:, :reached], rest)
-        if rows.size(1) <= self.k:
-            return rows
-        return torch.cat([rows[:, : self.k - 1], combine(rows[:, self.k - 1 : self.k], rows[:, self.k :])], 1)
-
-    def _row_positions(self, n: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
-        """The positions of each row of ``split``, (rows, W), and which of them it contains."""
-        p, W = self.num_singletons, self.width
-        edges = torch.arange(self.k + 1, device=device) * self.N // self.k + p
-        num_regular = self.num_rows(n) - p
-        starts, ends = edges[:num_regular], edges[1 : num_regular + 1].clamp(max=n)
-        if p:
-            starts, ends = F.pad(starts, (1, 0), value=1 - W), F.pad(ends, (1, 0), value=1)
-        positions = starts.unsqueeze(1) + torch.arange(W, device=device)
-        return positions, (positions >= 0) & (positions < ends.unsqueeze(1))
+    def max(self, x: Tensor) -> Tensor:
+        """The maximum over each window: (B, n, d) to (B, k', d)."""
+        B, n, d = x.shape
+        highest, indices = x.new_zeros(B, self.num_reached(n), d), self.indices(n, x.device)
+        if torch.compiler.is_exporting():  # ONNX has no index_reduce; scatter_reduce takes twice as long
+            return highest.scatter_reduce(1, indices.view(1, -1, 1).expand(B, n, d), x, "amax", include_self=False)
+        return highest.index_reduce(1, indices, x, "amax", include_self=False)
 
 
 def graded_singletons(k: int) -> int:

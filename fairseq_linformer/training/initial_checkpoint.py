@@ -21,7 +21,7 @@ from ..config import POSITIONS_LIMIT
 from ..files import new_folder, sha256
 from ..models.options import LinformerRobertaConfig
 from ..models.roberta_eps import EPS_ARCHITECTURE
-from ..models.shapes import EMBEDDINGS, group_projections, head_names, max_positions, upgrade_names
+from ..models.shapes import EMBEDDINGS, has_projections, head_names, max_positions, upgrade_names
 from .job import quote
 
 # Model options that belong to the recipe, to a machine, or to the loading of a checkpoint.
@@ -80,7 +80,7 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
         if not start.exists() and not dry_run:
             replace_checkpoint(data, start)  # another process may write the same
         path = start if start.exists() else original
-    name, options = _model_options(data, is_linformer=bool(group_projections(state)))
+    name, options = _model_options(data, is_linformer=has_projections(state))
     described = {key: str(options[key] or "") for key in ("projected_dim", "sharing")}
     projection = str(options.get("projection", "linear")) if described["sharing"] else ""
     return InitialCheckpoint(
@@ -114,7 +114,7 @@ def _model_options(checkpoint: dict[str, Any], is_linformer: bool) -> tuple[str,
     }
     if is_linformer:
         return name, options
-    unused = ["projec", "freeze_", "sharing", "window_sizes", "local_window"]
+    unused = ["projec", "freeze_", "sharing", "local_window"]
     if name != EPS_ARCHITECTURE:
         name = "roberta"
         unused.append("layer_norm_eps")

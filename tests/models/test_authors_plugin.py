@@ -107,7 +107,6 @@ def options(**options_given):
     "options_given",
     [
         dict(compressed=0),
-        dict(compressed=17),
         dict(freeze_compress=2),
         dict(projected_dim="8", compressed=2),
         dict(sharing="layerwise", shared_kv_compressed=1),

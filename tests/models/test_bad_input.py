@@ -10,7 +10,7 @@ import torch
 
 import fairseq_linformer.models  # noqa: F401  allows the types of checkpoints
 
-from .test_model import Task, build
+from .test_model import build
 
 
 @pytest.mark.parametrize(
@@ -44,40 +44,32 @@ def test_input_longer_than_n_is_rejected():
 
 
 MISMATCHES = {  # options of the checkpoint, options of the model, and the difference
-    "k": ({}, dict(projected_dim=4), "projected_dim 6, this model has 4"),
+    "k": ({}, dict(projected_dim=4), "projected_dim 6, this model has 4; they must be equal, or pass --resize"),
     "k of heads": (dict(sharing="none", projected_dim="6/4"), dict(sharing="none"), "projected_dim 6/4x2"),
-    "k of a convolution": (dict(projection="conv"), dict(projection="conv", projected_dim=7), "projected_dim 6"),
     "n": ({}, dict(max_positions=20), "max_positions 16, this model has 20"),
-    "pools": (
-        dict(projection="mean-pool"),
-        dict(projection="max-pool"),
-        "projection mean-pool, this model has max-pool",
-    ),
+    "kind": (dict(projection="mean-pool"), dict(projection="max-pool"), "mean-pool, this model has max-pool"),
     "sharing": ({}, dict(sharing="layerwise"), "sharing headwise, this model has layerwise"),
-    "layers": ({}, dict(encoder_layers=3), "encoder_layers 2, this model has 3"),
-    "heads": ({}, dict(encoder_attention_heads=4), "encoder_attention_heads 2, this model has 4"),
+    "heads": ({}, dict(encoder_attention_heads=4), "encoder_attention_heads 2, this model has 4; they must be equal"),
     "local window": (dict(local_window=2), {}, "local_window 2, this model has 0"),
     "epsilon": (dict(layer_norm_eps=1e-12), {}, "layer_norm_eps 1e-12, this model has 1e-05"),
-    "pre-norm": ({}, dict(encoder_normalize_before=True), "sentence_encoder.layer_norm"),
-    "untied": (dict(untie_weights_roberta=True), {}, "trained with untie_weights_roberta, this model is not"),
-    "FFN": ({}, dict(encoder_ffn_embed_dim=16), "fc1.weight is (32, 16) in the checkpoint and (16, 16)"),
+    "untied": (dict(untie_weights_roberta=True), {}, "untie_weights_roberta True, this model has False"),
+    "architecture": (dict(_name="roberta"), {}, "must be of linformer_roberta, got roberta; to convert a RoBERTa"),
 }
 
 
 @pytest.mark.parametrize("name", MISMATCHES)
-def test_mismatch_is_described(name):
+def test_a_checkpoint_with_other_options_is_rejected(name):
     made_with, loaded_with, difference = MISMATCHES[name]
-    model = build(**loaded_with)
+    options = {**vars(build().args), "_name": "linformer_roberta_tiny", **made_with}
     with pytest.raises(ValueError, match=re.escape(difference)):
-        model.load_state_dict(build(**made_with).state_dict())
+        build(**loaded_with).check_options(options)
 
 
-def test_other_dictionaries_and_architectures_are_described():
-    with pytest.raises(ValueError, match="dictionary entries 43, this model has 35"):
-        build().load_state_dict(build(Task(words=38)).state_dict())
-    roberta = {key: value for key, value in build().state_dict().items() if not re.search(r"\.[EF]\.", key)}
-    with pytest.raises(ValueError, match="no projections E and F; to convert a RoBERTa checkpoint, run"):
-        build().load_state_dict(roberta)
+def test_other_options_may_differ():
+    options = {**vars(build().args), "_name": "linformer_roberta_base", "dropout": 0.3, "projection_init": "normal"}
+    build(freeze_projections=True).check_options(options)
+    build(local_window=3, max_positions=20, resize_checkpoint=True).check_options(options)
+    build(encoder_layers=4, encoder_layers_to_keep="0,2").check_options({**options, "encoder_layers": 4})
 
 
 def test_only_plain_data_is_loaded():

@@ -66,15 +66,6 @@ def test_attention_is_single_precision(keyword):
     assert F.scaled_dot_product_attention(q, k, v, mask).dtype == torch.bfloat16  # without autocast
 
 
-def test_a_scaler_is_disabled():
-    """fairseq enables it where PyTorch sees a GPU, also for ``--cpu``."""
-    model = Model()
-    optimizer = build_optimizer(model.weight)
-    optimizer._grad_scaler = torch.amp.GradScaler("cpu", enabled=True)
-    FairseqTask(None).train_step(torch.ones(4, 4), model, criterion, optimizer, 0)
-    assert not optimizer.scaler.is_enabled() and model.weight.grad.eq(4).all()
-
-
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_non_finite_gradients_raise(value):
     model = Model()

@@ -186,12 +186,6 @@ def test_short_blocks(teacher, start, mlm_data, monkeypatch):
     assert lengths == {16, 8, 4}
 
 
-def test_teacher_is_its_own_student(teacher, mlm_data):
-    model = build(teacher).eval()
-    loss, _, log = criterion(teacher, mlm_data, task_weight=0)(model, sample()[0])
-    assert float(loss.detach()) == pytest.approx(0, abs=1e-6) and "task_loss" not in log
-
-
 def test_batch_without_masked_tokens_learns_hidden_states_only(teacher, start, mlm_data):
     """It logs the same terms as other batches, and every parameter has a gradient, so workers can reduce both."""
     (batch, _), (other, _) = sample(), sample()
@@ -229,17 +223,6 @@ def test_teacher_is_neither_trained_nor_stored(teacher, start, mlm_data, tmp_pat
 
 
 @pytest.mark.slow
-def test_resuming_is_bit_identical(teacher, start, mlm_data, tmp_path):
-    options = [*DISTILL, "--teacher", teacher, "--finetune-from-model", start, "--projected-dim", 4]
-    whole = train(mlm_data, tmp_path / "a", *options, updates=4)
-    first = train(mlm_data, tmp_path / "b", *options, updates=2)
-    second = train(mlm_data, tmp_path / "b", *options, updates=4)
-    assert first + second == whole
-    a, b = (read_checkpoint(tmp_path / each / "checkpoint_last.pt")["model"] for each in "ab")
-    assert all(torch.equal(a[key], b[key]) for key in a)
-
-
-@pytest.mark.slow
 def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     wide = ["--arch", "linformer_roberta_tiny", "--encoder-embed-dim", "24", *TINY[4:]]
     losses = train(mlm_data, tmp_path, *DISTILL, "--teacher", teacher, model=wide, updates=30)
@@ -250,7 +233,7 @@ def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     ):
         train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
     unmasked = ["--unmasked", "--logits-weight", 0, "--task-weight", 0]
-    with pytest.raises(ValueError, match="different shapes are not compared .* 2 layers of width 24"):
+    with pytest.raises(ValueError, match="must be above 0 .* 2 layers of width 24"):
         train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
 
 
@@ -274,12 +257,10 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
     [
         (dict(hidden_weight=-1), "hidden_weight must be at least 0, got -1"),
         (dict(logits_weight=math.inf), "logits_weight must be at least 0, got inf"),
-        (dict(temperature=0), "temperature must be above 0, got 0"),
-        (dict(hidden_weight=0, logits_weight=0, task_weight=0), "got 0 for all"),
+        (dict(temperature=0), "temperature must be at least 0.01, got 0"),
         (dict(unmasked=True), "unmasked needs masked_lm"),
         (dict(short_seq_prob=1), r"short_seq_prob must be in \[0, 1\), got 1"),
         (dict(short_seq_prob=0.5), "short_seq_prob needs unmasked"),
-        (dict(regression_target=True), "regression_target must be False with masked_lm"),
         (dict(n=32), "at least n = 32 positions, got 16"),
         (
             dict(unmasked=True, logits_weight=0, task_weight=0, short_seq_prob=0.5, skip_masking=True),
@@ -292,10 +273,8 @@ def test_rejected_options(teacher, mlm_data, options, message):
         criterion(teacher, mlm_data, **options)
 
 
-def test_missing_teacher_and_other_task_are_rejected(teacher):
+def test_other_tasks_are_rejected(teacher):
     task = SimpleNamespace(target_dictionary=None)
-    with pytest.raises(ValueError, match="teacher must be a fairseq checkpoint"):
-        DistillationCriterion(OmegaConf.structured(DistillationConfig()), task)
     with pytest.raises(ValueError, match="task must be masked_lm or sentence_prediction, got SimpleNamespace"):
         DistillationCriterion(OmegaConf.structured(DistillationConfig(teacher=str(teacher))), task)
 
@@ -310,8 +289,6 @@ def test_untrained_head_of_the_teacher_is_not_distilled(teacher, mlm_data, tmp_p
 
 
 def test_teacher_that_does_not_fit_is_rejected(teacher, mlm_data, tmp_path):
-    with pytest.raises(ValueError, match="moved.pt, which is not a file"):
-        criterion(tmp_path / "moved.pt", mlm_data)
     (tmp_path / "dict.txt").write_text("a 1\nb 1\n")
     with pytest.raises(ValueError, match="must be that of the teacher .* got 7"):
         criterion(teacher, tmp_path)

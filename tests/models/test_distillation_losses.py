@@ -72,20 +72,8 @@ def test_lengths_depend_on_the_masks_alone():
     assert {draw_length(masked[:, :31], 0.75) for masked in batches} == {31}
 
 
-def test_cut_by_hand():
-    tokens = torch.tensor([[0, 5, 6, 7, 8, 9, 10], [0, 5, 6, 7, 1, 1, 1], [0, 5, 1, 1, 1, 1, 1]])
-    assert split_blocks(tokens, 3, BOS, EOS, PAD).tolist() == [
-        [0, 5, 2],
-        [0, 8, 2],
-        [0, 1, 1],  # a single token
-        [0, 5, 2],
-        [0, 1, 1],
-        [0, 2, 1],
-    ]
-
-
 @pytest.mark.parametrize("n, length", [(64, 16), (64, 32), (50, 12)])
-def test_cut(n, length):
+def test_split_blocks(n, length):
     """Blocks have no padding but at the end, and all tokens but those that bos and eos replace."""
     torch.manual_seed(0)
     real = torch.tensor([n, n - 5, 3])

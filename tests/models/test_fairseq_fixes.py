@@ -40,14 +40,6 @@ def test_bf16_is_for_a_gpu(monkeypatch, words, tpu):
     assert seen == [tpu]
 
 
-@pytest.mark.parametrize("has_gpu, cpu, reason", [(False, False, "PyTorch finds none"), (True, True, "--cpu is set")])
-@pytest.mark.parametrize("flag", ["bf16", "fp16", "memory_efficient_bf16", "memory_efficient_fp16"])
-def test_half_precision_needs_a_gpu(monkeypatch, has_gpu, cpu, reason, flag):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
-    with pytest.raises(ValueError, match=f"--{flag.replace('_', '-')} needs a GPU, but {reason}; .*--amp"):
-        Trainer(configure(**{flag: True}, cpu=cpu), None, None, None)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_masks_differ_between_epochs(mlm_data, workers):

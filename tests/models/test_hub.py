@@ -46,14 +46,6 @@ def test_encode_and_decode(hub):
     tokens = hub.encode("the cat sat on the mat")
     assert tokens[0] == 0 and tokens[-1] == 2
     assert hub.decode(tokens) == "the cat sat on the mat"
-
-
-def test_extract_features(hub):
-    tokens = hub.encode("a dog ran to the mat")
-    features = hub.extract_features(tokens)
-    assert features.shape == (1, len(tokens), 16)
-    hiddens = hub.extract_features(tokens, return_all_hiddens=True)
-    assert len(hiddens) == 3 and all(h.shape == features.shape for h in hiddens)
     with pytest.raises(ValueError, match="33 > 32"):
         hub.extract_features(torch.full((33,), 5))
 
@@ -61,18 +53,6 @@ def test_extract_features(hub):
 def test_fill_mask_predicts_learned_words(hub):
     best, probability, _ = hub.fill_mask("the cat sat on the <mask>at", topk=3)[0]
     assert probability > 0.5 and best.startswith("the cat sat on the")
-
-
-def test_classification_heads(hub):
-    hub.register_classification_head("topic", num_classes=3)
-    tokens = hub.encode("the dog and the cat ran on")
-    log_probabilities = hub.predict("topic", tokens)
-    assert log_probabilities.shape == (1, 3)
-    torch.testing.assert_close(log_probabilities.exp().sum(), torch.tensor(1.0))
-    logits = hub.predict("topic", tokens, return_logits=True)
-    torch.testing.assert_close(
-        logits, hub.model(tokens.unsqueeze(0), classification_head_name="topic")[0], rtol=0, atol=1e-5
-    )
 
 
 def test_heads_are_saved_and_loaded(class_data, tmp_path):

@@ -13,7 +13,6 @@ from torch._subclasses import FakeTensorMode
 
 from fairseq_linformer.config import SHARING
 from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig
-from fairseq_linformer.models.shapes import OPTION_BUFFERS
 from fairseq_linformer.modules import length_groups
 from fairseq_linformer.modules.projection import count_matrices
 
@@ -75,25 +74,14 @@ def test_number_of_matrices_at_base_size(sharing, expected):
 def test_sizes_of_architectures():
     assert {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith("linformer_roberta")} == set(ARCHITECTURES)
     assert ARCHITECTURES["linformer_roberta"] == ARCHITECTURES["linformer_roberta_base"]
-    sizes = {}
-    for arch in ARCHITECTURES:
+    for arch, options in ARCHITECTURES.items():
         with FakeTensorMode():  # builds base and large without memory
             cfg = OmegaConf.structured(LinformerRobertaConfig)
             cfg._name = arch
             model = build_model(OmegaConf.create({"model": cfg}).model, Task(positions=512))
-        sizes[arch] = sum(
-            p.numel() for key, p in model.named_parameters() if "embed" not in key and "lm_head" not in key
-        )
-    layer = lambda d: 12 * d * d + 13 * d
-    k = lambda arch: ARCHITECTURES[arch]["projected_dim"]
-    for arch, (layers, d) in {
-        "linformer_roberta": (12, 768),
-        "linformer_roberta_base": (12, 768),
-        "linformer_roberta_large": (24, 1024),
-        "linformer_roberta_mini": (4, 256),
-        "linformer_roberta_tiny": (2, 128),
-    }.items():
-        assert sizes[arch] == layers * (layer(d) + 2 * k(arch) * 512), arch
+        size = sum(p.numel() for key, p in model.named_parameters() if "embed" not in key and "lm_head" not in key)
+        layers, d, k = (options[name] for name in ("encoder_layers", "encoder_embed_dim", "projected_dim"))
+        assert size == layers * (12 * d * d + 13 * d + 2 * k * 512), arch
 
 
 def test_parameter_names_are_robertas_plus_projections():
@@ -101,7 +89,7 @@ def test_parameter_names_are_robertas_plus_projections():
     ours = build(sharing="layerwise", projection_lr_scale=0.5).state_dict()
     assert theirs.keys() - ours.keys() == {"encoder.sentence_encoder.version"}
     entries = {f"encoder.sentence_encoder.E.{name}" for name in "delta start scale windows window_options".split()}
-    assert ours.keys() - theirs.keys() == entries | set(OPTION_BUFFERS)
+    assert ours.keys() - theirs.keys() == entries
     assert all(ours[key].shape == theirs[key].shape for key in ours.keys() & theirs.keys())
 
 
@@ -114,7 +102,7 @@ def test_identity_projections_give_roberta(prenorm):
         torch.nn.init.normal_(p, std=0.3)
     ours = build(task, projected_dim=16, encoder_normalize_before=prenorm).eval()
     missing = torch.nn.Module.load_state_dict(ours, theirs.state_dict(), strict=False)
-    assert all(".E." in key or ".F." in key or key in OPTION_BUFFERS for key in missing.missing_keys)
+    assert all(".E." in key or ".F." in key for key in missing.missing_keys)
     batch = tokens(16, 9, 1)
     real = batch.ne(1)
     torch.testing.assert_close(
@@ -166,39 +154,11 @@ def test_classification_head_reads_only_the_first_position():
     assert computed == [(2, 1), (2, 16)] and len(hidden[1]["inner_states"]) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sharing", ["none", "layerwise"])
-def test_padding_does_not_change_features_after_training(sharing):
-    """A sentence by itself, and in a batch padded to n, after 200 steps with a learning rate that changes E and F."""
-    model = build(sharing=sharing, projection_lr_scale=1.0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    start = {key: p.clone() for key, p in model.named_parameters() if key.endswith("E.delta")}
-    for _step in range(200):
-        batch = tokens(16, 12, 5, 9)
-        masked = (torch.rand(batch.shape) < 0.3) & batch.ne(1)
-        loss = torch.nn.functional.cross_entropy(model(batch, masked_tokens=masked)[0], batch[masked])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    for key, p in model.named_parameters():
-        if key in start:
-            assert (p - start[key]).abs().mean() > 0.01
-    model.eval()
-    sentence = tokens(7)
-    alone = model(sentence, return_all_hiddens=True)[1]["inner_states"]
-    for padded_to in (8, 16):
-        batch = torch.cat([torch.nn.functional.pad(sentence, (0, padded_to - 7), value=1), tokens(padded_to)])
-        together = model(batch, return_all_hiddens=True)[1]["inner_states"]
-        for a, b in zip(alone, together):
-            assert (a[:, 0] - b[:7, 0]).abs().max() <= 1e-5
-
-
 OPTIONS = {
     "prenorm": dict(encoder_normalize_before=True),
     "no embedding norm": dict(layernorm_embedding=False),
     "layer drop": dict(encoder_layerdrop=0.5),
     "quantisation noise": dict(quant_noise_pq=0.1, quant_noise_pq_block_size=8),
-    "scalar quantisation": dict(quant_noise_scalar=0.1),
     "untied": dict(untie_weights_roberta=True),
     "checkpointing": dict(checkpoint_activations=True),
     "offloading": dict(offload_activations=True),
@@ -212,8 +172,6 @@ CASES = [(name, "none") for name in OPTIONS] + [(name, "layerwise") for name in 
 @pytest.mark.parametrize("name, sharing", CASES)
 def test_each_option_trains(name, sharing):
     """All trainable parameters have finite gradients, and the model learns a batch."""
-    if name == "scalar quantisation" and not torch.cuda.is_available():
-        pytest.skip("fairseq's scalar quantisation runs on CUDA only")
     model = build(sharing=sharing, encoder_layers=3, **{**without_dropout(), **OPTIONS[name]}).train()
     batch = tokens(16, 9, 12, 3)
     masked = torch.zeros_like(batch, dtype=torch.bool)
@@ -254,23 +212,6 @@ def test_options_change_the_modules():
     dropped = build(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1).encoder.sentence_encoder
     layer = dropped.layers[0]
     assert (layer.dropout_module.p, layer.self_attn.dropout, layer.activation_dropout_module.p) == (0.3, 0.2, 0.1)
-
-
-def test_scalar_quantization_is_rejected_on_cpu():
-    with pytest.raises(ValueError, match="quant_noise_scalar must be 0 on a CPU, got 0.1"):
-        build(quant_noise_scalar=0.1)(tokens(16, 9))
-
-
-def test_quantization_noise_is_applied_as_in_roberta():
-    noisy = build(quant_noise_pq=0.5)
-    hooked = {name for name, m in noisy.named_modules() if m._forward_pre_hooks}
-    layer = "encoder.sentence_encoder.layers.0."
-    assert {layer + f"self_attn.{p}_proj" for p in ("q", "k", "v", "out")} | {layer + "fc1", layer + "fc2"} <= hooked
-    assert "encoder.sentence_encoder.quant_noise" in hooked
-    batch = tokens(16)
-    before = {name: noisy.get_submodule(name).weight.clone() for name in hooked}
-    noisy.train()(batch)
-    assert all(not torch.equal(before[name], noisy.get_submodule(name).weight) for name in hooked)
 
 
 @pytest.mark.parametrize("options, calls", [({}, 2), (dict(quant_noise_pq=0.5), 1), (dict(compile=True), 1)], ids=str)
@@ -347,14 +288,6 @@ def test_spectral_norm_head_is_loaded():
     assert torch.equal(logits, expected)
 
 
-def test_bf16_stores_the_local_window_exactly():
-    """bfloat16 has 8 bits, so it would round 257."""
-    options = dict(max_positions=300, local_window=257, layer_norm_eps=3e-12)
-    state = build(**options).bfloat16().state_dict()
-    assert state["encoder.local_window"] == 257
-    build(**options).bfloat16().load_state_dict(state)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("sharing", SHARING)
 def test_half_precision_is_close_to_single_precision(dtype, sharing):
@@ -369,22 +302,3 @@ def test_half_precision_is_close_to_single_precision(dtype, sharing):
     real = batch.ne(1)
     error = (half[real].float() - expected[real]).square().mean().sqrt() / expected[real].std()
     assert error < (0.005 if dtype == torch.float16 else 0.04)
-
-
-def test_learning_rate_of_projections_and_loading():
-    """One step of Adam moves E by scale * lr, and loading a checkpoint with another scale keeps E."""
-    slow, fast = build(projection_lr_scale=0.0625), build(projection_lr_scale=1.0)
-    slow_E, fast_E = (model.encoder.sentence_encoder.layers[0].self_attn.E for model in (slow, fast))
-    torch.testing.assert_close(slow_E(), fast_E())
-    moved = []
-    for model, E in ((slow, slow_E), (fast, fast_E)):
-        before = E().detach().clone()
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01, eps=1e-12)
-        torch.manual_seed(1)
-        model.eval()(tokens(16, 16))[0].square().sum().backward()
-        optimizer.step()
-        moved.append((E() - before).abs().median().item())
-    assert moved[1] == pytest.approx(0.01, rel=0.05) and moved[0] == pytest.approx(0.01 / 16, rel=0.05)
-    fast.load_state_dict(slow.state_dict())
-    batch = tokens(16, 5)
-    assert torch.equal(fast.eval()(batch)[0], slow.eval()(batch)[0])

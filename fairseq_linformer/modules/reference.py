@@ -1,0 +1,200 @@
+"""The whole method, slowly: one sentence, one head, one query and one projected position at a time.
+
+Read it from top to bottom: windows, what E and F do to a sentence, equation (7), a layer, the encoder. The other files
+compute the same numbers fast, for padded batches, and the tests compare both in double precision.
+
+    head_i = softmax(Q W_i^Q (E_i K W_i^K)^T / sqrt(d_h)) F_i V W_i^V                                    equation (7)
+
+    n tokens of a sentence, N the longest input, k projected positions, H heads, d width, d_h = d / H
+
+A sentence is never padded here: padding does not reach E and F. Weights are read from modules, which have to be
+``double()`` and ``eval()``. The products are in one order, E (X W); ``order.py`` chooses the cheapest of three.
+"""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor, nn
+
+from . import Convolution, LinearMultiheadAttention, LinformerEncoder, LinformerEncoderLayer, MeanPool, Projection
+from .linear import HeadProjections
+
+Rows = dict[int, Tensor]
+"""Projected position to its row; without an entry it is masked, because the sentence has no token in its window."""
+
+
+# Windows: N positions in k adjacent intervals, for inputs of any length
+
+
+def regular_length(k: int, N: int, singletons: int) -> int:
+    """Length of the shortest window after the singletons, which are windows of one position at the start."""
+    first = min(singletons, k - 1)
+    return N // k if first <= 1 else (N - first) // (k - first)
+
+
+def windows(k: int, N: int, offset: int = 0, singletons: int = 0) -> list[range]:
+    """The positions of each window. With several singletons the other windows share the rest evenly, the shorter ones
+    first. Otherwise they are those of N positions without a singleton, moved by it. All but the first of them start
+    ``offset`` positions later."""
+    first = min(singletons, k - 1)
+    if first <= 1:
+        starts = [first + i * N // k for i in range(k - first)]
+    else:
+        shorter = (k - first) - (N - first) % (k - first)  # how many have the regular length
+        length = regular_length(k, N, singletons)
+        starts = [first + i * length + max(0, i - shorter) for i in range(k - first)]
+    edges = [*range(first), starts[0], *(start + offset for start in starts[1:]), N]
+    return [range(start, end) for start, end in itertools.pairwise(edges)]
+
+
+def windows_of(projection: Projection) -> list[range] | None:
+    """The windows of a projection, as stored with its weights; None for a matrix without windows."""
+    singletons, delay = int(projection.get_buffer("window_options")[0]), float(getattr(projection, "windows", 0.0))
+    if delay == -1:
+        return None
+    offset = int(delay * regular_length(projection.k, projection.n, singletons))
+    return windows(projection.k, projection.n, offset, singletons)
+
+
+def triangle(held: list[range], N: int, singletons: int) -> Tensor:
+    """The (k, N) start of an E whose windows overlap: weights fall from the middle of each window to zero at a distance
+    of N / k positions, or, with several singletons, of the regular length."""
+    k, first = len(held), min(singletons, len(held) - 1)
+    distance = N / k if first <= 1 else regular_length(k, N, singletons)
+    weights = torch.zeros(k, N, dtype=torch.float64)
+    for j, window in enumerate(held):
+        for p in range(N):
+            share = 1 - abs(p - (window[0] + window[-1]) / 2) / distance
+            weights[j, p] = float(j == p) if j < first or p < first else max(0.0, share)
+    return weights / weights.sum(1, keepdim=True)
+
+
+# E and F: the kinds of projection (section 4), for one head
+
+
+def matrix_rows(E: Tensor, Y: Tensor, held: list[range] | None, fills: bool, start: Tensor | None) -> Rows:
+    """E Y of a (k, N) matrix and the (n, d_h) keys or values, in rows that make up for missing tokens if E ``fills``.
+    ``start`` is that of overlapping windows."""
+    n, rows = len(Y), {}
+    for j in range(len(E)):
+        scale = math.sqrt(E.size(1) / n)  # the size of a sum of random terms
+        if held is not None:
+            num_real = sum(p < n for p in held[j])
+            if not num_real:
+                continue
+            scale = len(held[j]) / num_real if start is None else 1 / float(start[j, :n].sum())
+        rows[j] = (scale if fills else 1) * (E[j, :n] @ Y)
+    return rows
+
+
+def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: list[range], fills: bool) -> Rows:
+    """The mean or maximum of each window, or its product with a (d_h, W) kernel."""
+    rows = {}
+    for j, window in enumerate(held):
+        inside = [p for p in window if p < len(Y)]
+        if inside and kernel is None:
+            rows[j] = Y[inside].mean(0) if isinstance(projection, MeanPool) else Y[inside].amax(0)
+        elif inside and kernel is not None:
+            # A first position by itself meets the last entry. The others count in the windows without it, the last two
+            # of which are one window here.
+            singletons, regular = int(projection.get_buffer("window_options")[0]), windows(len(held), projection.n)
+            first = min(singletons, len(held) - 1)
+            entries = [p - first - each[0] for p in inside for each in regular if p - first in each]
+            products = kernel[:, entries or [-1]].T * Y[inside]
+            rows[j] = products.sum(0) * (kernel.size(1) / len(inside) if fills else 1)
+    return rows
+
+
+def project(projection: Projection, head: int, H: int, Y: Tensor) -> Rows:
+    """What E or F makes of the (n, d_h) keys or values of a head. With sharing ``none`` it has a matrix or kernel for
+    each head (or a projection, if their k differ), otherwise one for all."""
+    if isinstance(projection, HeadProjections):
+        return project(projection.heads[head], 0, 1, Y)
+    held, options = windows_of(projection), [int(x) for x in projection.get_buffer("window_options")]
+    singletons, fills, overlaps = options[0], options[1] > 0, options[1] == 2
+    value = projection()
+    E = None if value is None else value.expand(H, *value.shape[-2:])[head]
+    if E is None or isinstance(projection, Convolution):
+        assert held is not None
+        return pooled_rows(projection, E, Y, held, fills)
+    start = triangle(held, projection.n, singletons) if held is not None and overlaps else None
+    return matrix_rows(E, Y, held, fills, start)
+
+
+def biases(projection: Projection, head: int, t: int, n: int, reach: int) -> dict[int, float]:
+    """What is added to the scores of query t. An average of m keys counts as m keys (Bolya et al. 2023, equation 1),
+    except for those that the query attends to exactly; with no other key it is masked."""
+    if isinstance(projection, HeadProjections):
+        return biases(projection.heads[head], 0, t, n, reach)
+    held, is_counted = windows_of(projection), bool(projection.get_buffer("window_options")[2])
+    if held is None:
+        return dict.fromkeys(range(projection.k), 0.0)
+    far = [[p for p in window if p < n and not (reach and abs(p - t) <= reach)] for window in held]
+    return {j: math.log(len(window)) if is_counted else 0.0 for j, window in enumerate(far) if window}
+
+
+# Equation (7)
+
+
+def linear_attention(attention: LinearMultiheadAttention, X: Tensor) -> Tensor:
+    """Self-attention, Q = K = V = X: (n, d) to (n, d). With a local window w, an extension of the equation, each query
+    also attends to the exact keys at most w positions away, in the same softmax."""
+    H, d_h, reach, n = attention.num_heads, attention.head_dim, attention.local_window, len(X)
+    E, F = attention.projections
+    heads = []
+    for i in range(H):
+        part = slice(i * d_h, (i + 1) * d_h)
+        linears = (attention.q_proj, attention.k_proj, attention.v_proj)
+        (W_Q, b_Q), (W_K, b_K), (W_V, b_V) = ((linear.weight[part], linear.bias[part]) for linear in linears)
+        # Biases are added after the projection, as in the authors' code.
+        keys = {j: row + b_K for j, row in project(E, i, H, X @ W_K.T).items()}
+        values = {j: row + b_V for j, row in project(F, i, H, X @ W_V.T).items()}
+        outputs = []
+        for t in range(n):
+            query = W_Q @ X[t] + b_Q
+            attended = [(keys[j], values[j], bias) for j, bias in biases(E, i, t, n, reach).items()]
+            if reach:
+                near = range(max(0, t - reach), min(n, t + reach + 1))
+                attended += [(W_K @ X[p] + b_K, W_V @ X[p] + b_V, 0.0) for p in near]
+            scores = torch.stack([query @ key / math.sqrt(d_h) + bias for key, _, bias in attended])
+            weights = torch.exp(scores) / torch.exp(scores).sum()
+            outputs.append(weights @ torch.stack([value for _, value, _ in attended]))
+        heads.append(torch.stack(outputs))
+    return torch.cat(heads, 1) @ attention.out_proj.weight.T + attention.out_proj.bias
+
+
+# The encoder, RoBERTa's
+
+
+def encoder_layer(layer: LinformerEncoderLayer, X: Tensor) -> Tensor:
+    """Attention and feed-forward network, each added to its input: (n, d) to (n, d)."""
+
+    def attend(X: Tensor) -> Tensor:
+        return linear_attention(layer.self_attn, X)
+
+    def feed_forward(X: Tensor) -> Tensor:
+        return layer.activation_fn(X @ layer.fc1.weight.T + layer.fc1.bias) @ layer.fc2.weight.T + layer.fc2.bias
+
+    for part, norm in ((attend, layer.self_attn_layer_norm), (feed_forward, layer.final_layer_norm)):
+        X = X + part(layer_norm(norm, X)) if layer.normalize_before else layer_norm(norm, X + part(X))
+    return X
+
+
+def layer_norm(norm: nn.Module | None, X: Tensor) -> Tensor:
+    """Mean 0 and variance 1 of each row, then weights and biases; X itself without a norm."""
+    if not isinstance(norm, nn.LayerNorm):
+        return X
+    centered = X - X.mean(1, keepdim=True)
+    return centered / torch.sqrt(centered.square().mean(1, keepdim=True) + norm.eps) * norm.weight + norm.bias
+
+
+def encode(encoder: LinformerEncoder, tokens: Tensor) -> Tensor:
+    """The features (n, d) of a sentence of n token IDs."""
+    positions = encoder.config.padding_idx + 1 + torch.arange(len(tokens))  # as fairseq counts
+    X = encoder.embed_tokens.weight[tokens] + encoder.embed_positions.weight[positions]
+    X = layer_norm(encoder.layernorm_embedding, X)
+    for layer in encoder.layers:
+        assert isinstance(layer, LinformerEncoderLayer)
+        X = encoder_layer(layer, X)
+    return layer_norm(encoder.layer_norm, X)
