@@ -60,9 +60,9 @@ text=$demo/data/text/shard0 task=$demo/data/task
 step corpus python "$scripts/python_docs.py" "$demo/corpus"
 step tokenizer fairseq-linformer prepare sentencepiece "$demo/spm" --source "$demo/corpus/text.txt" --vocab-size 1000 --fold-case
 step prepare-text fairseq-linformer prepare pretraining "$demo/data/text" --source "$demo/corpus/text.txt" \
-    --sentencepiece-model "$demo/spm/spm.model" --valid-share 0.1
+    --tokenizer "$demo/spm/spm.model" --valid-share 0.1
 step prepare-task fairseq-linformer prepare own "$task" --train "$demo/corpus/train.tsv" --valid "$demo/corpus/valid.tsv" \
-    --text-column text --label-column package --sentencepiece-model "$demo/spm/spm.model" --max-positions $n
+    --text-column text --label-column package --tokenizer "$demo/spm/spm.model" --max-positions $n
 
 # Two options below differ from fairseq's defaults:
 #   --required-batch-size-multiple 1   otherwise the last batch is dropped, in validation too, unless its size is a

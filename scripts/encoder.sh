@@ -61,7 +61,7 @@ if [ "$positions" -gt "$largest" ]; then
     echo "encoder.sh: MAX_POSITIONS must be at most the $largest of $encoder, got $positions" >&2
     exit 1
 fi
-tokenizer=(--tokenizer-json "$out/transformer/tokenizer.json")
+tokenizer=(--tokenizer "$out/transformer/tokenizer.json")
 [ -e "$out/$task" ] ||
     fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
 # Rejects wrong options of finetuning now, not after hours of distillation; the Linformer does not exist yet.

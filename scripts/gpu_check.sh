@@ -23,7 +23,7 @@ if [ "${1:-}" = --prepare ]; then
     rm -rf "$data"
     "$python" scripts/python_docs.py "$data/corpus"
     prepare() { "$python" -m fairseq_linformer.cli prepare "$@"; }
-    tokenizer=(--sentencepiece-model "$data/spm/spm.model")
+    tokenizer=(--tokenizer "$data/spm/spm.model")
     prepare sentencepiece "$data/spm" --source "$data/corpus/text.txt" --vocab-size 1000 --fold-case
     prepare pretraining "$data/text" --source "$data/corpus/text.txt" "${tokenizer[@]}" --valid-share 0.1
     prepare own "$data/task" --train "$data/corpus/train.tsv" --valid "$data/corpus/valid.tsv" --text-column text --label-column package "${tokenizer[@]}"

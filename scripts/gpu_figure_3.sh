@@ -22,7 +22,7 @@ export OMP_NUM_THREADS=1
 [ -e "$out/spm" ] ||
     "${linformer[@]}" prepare sentencepiece "$out/spm" --source "$text" --vocab-size 1000 --fold-case
 [ -e "$out/text" ] ||
-    "${linformer[@]}" prepare pretraining "$out/text" --source "$text" --sentencepiece-model "$out/spm/spm.model"
+    "${linformer[@]}" prepare pretraining "$out/text" --source "$text" --tokenizer "$out/spm/spm.model"
 if [ "$scale" = gpu ] && ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
     echo "$out/text is ready; copy $out to a machine with a GPU and rerun"
     exit

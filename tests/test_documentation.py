@@ -30,7 +30,7 @@ def read_commands(page: Path):
     lines = re.findall(r"^(?: {4})?(?:.*\| )?fairseq-linformer (.*)$", text, re.MULTILINE)
     for line in [*lines, *re.findall(r"\$\(fairseq-linformer\s([^)]*)\)", text)]:
         yield shlex.split(
-            line.replace("...", "--source x --gpt2-bpe y" if line.startswith("prepare pretraining") else ""),
+            line.replace("...", "--source x --tokenizer y" if line.startswith("prepare pretraining") else ""),
             comments=True,
         )
 

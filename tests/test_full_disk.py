@@ -75,14 +75,14 @@ def test_onnx(masked_lm, disk):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_task(seed, glue, pieces, disk):
     fill_at_random(disk, seed, 28)
-    words = ["--source", glue, "--sentencepiece-model", pieces / "sentencepiece.bpe.model"]
+    words = ["--source", glue, "--tokenizer", pieces / "sentencepiece.bpe.model"]
     assert str(disk / "out") in rejected(["prepare", "sst-2", disk / "out", *words]) and contents(disk) == {}
 
 
 @pytest.fixture
 def corpus_words(tmp_path):
     text = write_text(tmp_path / "text.txt", build_documents(100))
-    return ["--gpt2-bpe", write_gpt2(tmp_path / "gpt2"), "--source", text, "--workers", 1, "--valid-share", 0.3]
+    return ["--tokenizer", write_gpt2(tmp_path / "gpt2"), "--source", text, "--workers", 1, "--valid-share", 0.3]
 
 
 @pytest.mark.slow

@@ -171,7 +171,7 @@ def test_prepare_pretraining(share, tmp_path):
             "writing": lambda: sizes(tmp_path, "train.bin*"),
         },
         *("prepare", "pretraining", out, "--source", source, "--workers=1"),
-        *("--sentencepiece-model", tmp_path / "spm.model"),
+        *("--tokenizer", tmp_path / "spm.model"),
     )
     summary = command.summarize("prepare_pretraining", share, total, "bytes")
     assert (out / "manifest.json").exists()

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..checkpoints.files import find_companions
 from ..checkpoints.models import build_model, open_checkpoint
 from ..checkpoints.to_linformer import from_roberta
 from ..checkpoints.transformers_loading import (
@@ -69,7 +70,8 @@ def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: Tokeni
     if with_tokenizer:
         if files and dictionary is None and (files.path / DICTIONARY).is_file():  # that of GPT-2
             dictionary = files.path / DICTIONARY
-        tokenizer, paths = find_tokenizer(path, encoder.config.max_positions, dictionary, files)
+        folder = find_companions(path, checkpoint)
+        tokenizer, paths = find_tokenizer(folder, encoder.config.max_positions, dictionary, files)
         check_dictionary(paths[DICTIONARY], encoder.config.vocab_size, path)
     return AttentionModel(str(path), kind, encoder, encoder, encoder.config.max_positions, tokenizer, BOS, EOS)
 

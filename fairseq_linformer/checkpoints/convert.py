@@ -8,7 +8,15 @@ from typing import Any
 
 from ..files import check_can_be_written, check_new_folder, new_folder
 from ..models.shapes import max_positions, upgrade_names
-from .files import Files, is_exported, is_fairseq_checkpoint, read_checkpoint, read_companions, write_model
+from .files import (
+    Files,
+    find_companions,
+    is_exported,
+    is_fairseq_checkpoint,
+    read_checkpoint,
+    read_companions,
+    write_model,
+)
 from .to_linformer import from_authors, is_linformer, resize, to_linformer
 
 
@@ -41,7 +49,8 @@ def read_source(source, dictionary=None) -> tuple[dict[str, Any], Files]:
         dictionary: ``dict.txt`` with the tokenizer next to it; None for those in the folder of ``source``.
     """
     if is_fairseq_checkpoint(source):
-        return read_checkpoint(source), read_companions(Path(source).parent, dictionary)
+        checkpoint = read_checkpoint(source)
+        return checkpoint, read_companions(find_companions(source, checkpoint), dictionary)
     if is_exported(source):
         from .huggingface import read_exported_checkpoint  # imports transformers, which takes seconds
 

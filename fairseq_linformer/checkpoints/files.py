@@ -187,6 +187,14 @@ def write_model(folder: Path, checkpoint: dict[str, Any], files: Files) -> None:
         (folder / name).write_bytes(content)
 
 
+def find_companions(path, checkpoint: dict[str, Any]) -> Path:
+    """The folder with dictionary and tokenizer of a checkpoint: its own, else that of the data it was trained on."""
+    folder = Path(path).parent
+    data = Path(str(get_cfg_section(checkpoint, "task").get("data") or folder).split(os.pathsep)[0])
+    is_in_data = find_tokenizer_files(data) and (data / DICTIONARY).is_file()
+    return data if is_in_data and not find_tokenizer_files(folder) else folder
+
+
 def read_companions(folder: Path, dictionary=None) -> Files:
     """Read the files that belong next to a checkpoint.
 

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FLAGS, TOKENIZER_JSON, TokenizerFiles
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON, TokenizerFiles
 from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,
@@ -26,6 +26,7 @@ from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, choos
 from .files import (
     Files,
     build_checkpoint,
+    find_companions,
     get_architecture,
     get_cfg_section,
     read_checkpoint,
@@ -82,10 +83,11 @@ def to_huggingface(
     if mismatch := _compare_with_model(weights, config):
         raise ValueError(f"weights and cfg of {checkpoint} do not match: {mismatch}")
     if tokenizer:
-        tokens, files = find_tokenizer(checkpoint, config.max_positions, dictionary, tokenizer_files)
+        folder = find_companions(checkpoint, data)
+        tokens, files = find_tokenizer(folder, config.max_positions, dictionary, tokenizer_files)
         check_dictionary(files[DICTIONARY], config.vocab_size, checkpoint)
     elif dictionary is not None or tokenizer_files is not None:
-        unused = "--dictionary" if tokenizer_files is None else TOKENIZER_FLAGS[tokenizer_files.kind]
+        unused = "--dictionary" if tokenizer_files is None else "--tokenizer"
         raise ValueError(f"{unused} has no effect with --no-tokenizer")
 
     with new_folder(out) as folder:

@@ -13,7 +13,6 @@ from ..data.tokenizer import GPT2, SentencePiece, Tokenizer, entry_names, load_t
 from ..data.tokenizer_files import (
     DICTIONARY,
     FILES_TEXT,
-    FLAGS_TEXT,
     SENTENCEPIECE_FILE,
     TOKENIZER_JSON,
     TokenizerFiles,
@@ -24,12 +23,11 @@ from ..huggingface.tokenization_linformer import LinformerTokenizer
 
 
 def find_tokenizer(
-    checkpoint, max_positions: int, dictionary=None, files: TokenizerFiles | None = None
+    folder: Path, max_positions: int, dictionary=None, files: TokenizerFiles | None = None
 ) -> tuple[Any, dict[str, Path]]:
-    """Load the tokenizer of a checkpoint; files that are not passed are looked up next to the checkpoint.
+    """Load the tokenizer of a checkpoint; files that are not passed are looked up in ``folder``.
 
     Args:
-        checkpoint: path of the checkpoint.
         max_positions: n.
         dictionary: fairseq's ``dict.txt``.
         files: kind and path of the tokenizer.
@@ -40,16 +38,13 @@ def find_tokenizer(
     """
     from transformers import PreTrainedTokenizerFast
 
-    folder = Path(checkpoint).parent
     if dictionary is None:
         dictionary = folder / DICTIONARY
         if not dictionary.is_file():
-            raise ValueError(f"there is no {DICTIONARY} next to {checkpoint}; pass one with --dictionary")
+            raise ValueError(f"there is no {DICTIONARY} in {folder}; pass one with --dictionary")
     files = files or find_tokenizer_files(folder)
     if files is None:
-        raise ValueError(
-            f"there is no tokenizer ({FILES_TEXT}) next to {checkpoint}; pass {FLAGS_TEXT}, or --no-tokenizer"
-        )
+        raise ValueError(f"there is no tokenizer ({FILES_TEXT}) in {folder}; pass --tokenizer, or --no-tokenizer")
     tokenizer = load_tokenizer(files, dictionary)
     paths = {DICTIONARY: Path(dictionary), **dict(zip(tokenizer.model_files, files.paths))}
     fast = build_fast(tokenizer)

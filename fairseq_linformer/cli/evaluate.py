@@ -7,8 +7,7 @@ from typing import Any
 
 from .parsers import add_command, add_tokenizer, add_truncation, explicit_options, reject_options, tokenizer_files
 
-TOKENIZERS = ("gpt2_bpe", "sentencepiece_model", "tokenizer_json")
-FAIRSEQ_OPTIONS = ("head", "dictionary", "labels", "truncation", *TOKENIZERS)
+FAIRSEQ_OPTIONS = ("head", "dictionary", "labels", "truncation", "tokenizer")
 FILE_OPTIONS = ("format", "text_column", "label_column")
 ROW_OPTIONS = ("source", *FILE_OPTIONS, "predictions", "max_positions", "stride", *FAIRSEQ_OPTIONS)
 PERPLEXITY_OPTIONS = ("seed", "tokens_per_sample", "mask_prob")
@@ -157,7 +156,7 @@ def _open_rows(options: argparse.Namespace, classifier: Any) -> tuple[int | None
         published = encoded_rows.read_published_rows(TASKS[name], options.source or "hub", split)
         return len(published), encoded_rows.encode_rows(classifier, published, TASKS[name], truncated)
     if encoded_rows.is_prepared(name):
-        text_options = ("source", *FILE_OPTIONS, "stride", "truncation", *TOKENIZERS)
+        text_options = ("source", *FILE_OPTIONS, "stride", "truncation", "tokenizer")
         reject_options(options, text_options, f"does not apply to {name}, which is prepared")
         return encoded_rows.read_prepared_rows(classifier, name, split)
     reject_options(options, ("source", "split"), f"does not apply to {name}, which is a file")

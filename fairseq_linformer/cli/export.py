@@ -14,7 +14,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "export",
         "export a checkpoint to transformers, or to ONNX for onnxruntime without PyTorch",
-        """export checkpoint_best.pt hf-base --dictionary dict.txt --sentencepiece-model spm.model
+        """export checkpoint_best.pt hf-base --dictionary dict.txt --tokenizer spm.model
         export checkpoint_best.pt onnx-base --onnx --int8 --max-positions 256""",
         description="`convert` reads the folder for transformers back.",
     )
@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
     add_tokenizer(parser, default=next_to)
-    parser.add_argument("--no-tokenizer", dest="tokenizer", action="store_false", help="do not export the tokenizer")
+    parser.add_argument("--no-tokenizer", action="store_true", help="do not export the tokenizer")
     parser.add_argument("--onnx", action="store_true", help="write an ONNX graph")
     graph = parser.add_argument_group("graph", "With --onnx.")
     graph.add_argument("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")
@@ -42,8 +42,8 @@ def add_parser(commands: Any) -> None:
 
 
 def _export(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
-    values: dict[str, Any] = {name: getattr(options, name) for name in ("head", "labels", "dictionary", "tokenizer")}
-    values["tokenizer_files"] = tokenizer_files(options)
+    values: dict[str, Any] = {name: getattr(options, name) for name in ("head", "labels", "dictionary")}
+    values |= {"tokenizer": not options.no_tokenizer, "tokenizer_files": tokenizer_files(options)}
     if options.onnx:
         from ..checkpoints.onnx_export import to_onnx
 

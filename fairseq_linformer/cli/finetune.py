@@ -14,7 +14,7 @@ def add_parser(commands) -> None:
         commands,
         "finetune",
         "finetune a pretrained checkpoint on a task and score the best epoch",
-        """finetune sst-2 checkpoints/base/checkpoint_best.pt --gpt2-bpe data/gpt2_bpe
+        """finetune sst-2 checkpoints/base/checkpoint_best.pt --tokenizer data/gpt2_bpe
         finetune qqp checkpoint_best.pt --data data/qqp --lr 2e-5 --seed 3
         finetune sst-2 checkpoint_best.pt --grid --slurm --partition=gpu
         finetune sst-2 FacebookAI/roberta-base --data data/sst-2-roberta

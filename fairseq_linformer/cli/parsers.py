@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from ..data.tokenizer_files import TokenizerFiles, choose_tokenizer
+from ..data.tokenizer_files import TokenizerFiles, open_tokenizer_files
 from ..data.truncation import TRUNCATIONS
 
 
@@ -101,26 +101,20 @@ def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
     return parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
 
 
-def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> None:
-    """Add ``--gpt2-bpe``, ``--sentencepiece-model`` and ``--tokenizer-json``; ``tokenizer_files`` reads them.
+def add_tokenizer(parser: Any, default: str = "") -> None:
+    """Add ``--tokenizer``; ``tokenizer_files`` reads it.
 
     Args:
         default: where the tokenizer is looked up by default.
     """
+    kinds = "tokenizer.json, sentencepiece model, or a folder with one or with GPT-2's encoder.json and vocab.bpe"
     note = f" (default: {default})" if default else ""
-    group = parser.add_mutually_exclusive_group(required=required)
-    group.add_argument(
-        "--gpt2-bpe", metavar="FOLDER", help=f"folder with GPT-2's encoder.json, vocab.bpe and dict.txt{note}"
-    )
-    group.add_argument("--sentencepiece-model", metavar="FILE", help=f"sentencepiece model{note}")
-    group.add_argument(
-        "--tokenizer-json", "--wordpiece", metavar="FILE", help=f"tokenizer.json of tokenizers, of any model{note}"
-    )
+    parser.add_argument("--tokenizer", metavar="PATH", help=kinds + note)
 
 
 def tokenizer_files(options: argparse.Namespace) -> TokenizerFiles | None:
-    """The tokenizer of the options that ``add_tokenizer`` adds; None if none is set."""
-    return choose_tokenizer(options.gpt2_bpe, options.sentencepiece_model, options.tokenizer_json)
+    """The tokenizer of the option that ``add_tokenizer`` adds; None if it is not set."""
+    return open_tokenizer_files(options.tokenizer) if options.tokenizer else None
 
 
 def add_truncation(parser: Any, default: str | None, note: str = "") -> None:

@@ -24,7 +24,7 @@ def add_parser(commands) -> None:
         commands,
         "prepare",
         "prepare text, tokenizers and tasks for fairseq",
-        "prepare pretraining data/own --source train.txt --sentencepiece-model data/spm/spm.model",
+        "prepare pretraining data/own --source train.txt --tokenizer data/spm/spm.model",
     )
     subcommands = add_subcommands(prepare, "data")
     _add_pretraining(subcommands)
@@ -39,13 +39,15 @@ def _add_pretraining(subcommands) -> None:
         subcommands,
         "pretraining",
         "prepare text for masked-LM pretraining, from files or the Hugging Face hub",
-        """prepare pretraining data/own --source train.txt --sentencepiece-model data/spm/spm.model
-        prepare pretraining data/pretraining --source wikipedia --source bookcorpusopen --gpt2-bpe data/gpt2_bpe""",
+        """prepare pretraining data/own --source train.txt --tokenizer data/spm/spm.model
+        prepare pretraining data/pretraining --source wikipedia --source bookcorpusopen --tokenizer data/gpt2_bpe""",
         description="Rerun after a kill: the cache of `datasets` (HF_DATASETS_CACHE) keeps finished stages.",
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     parser.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
-    add_tokenizer(parser, required=True)
+    add_tokenizer(parser)
+    # Names of earlier versions, in scripts that compare token IDs with theirs.
+    parser.add_argument("--sentencepiece-model", "--wordpiece", dest="tokenizer", help=argparse.SUPPRESS)
     parser.add_argument(
         "--valid-share",
         type=float,
@@ -92,8 +94,7 @@ def _pretraining(options: argparse.Namespace) -> str:
 
 def _required_tokenizer(options: argparse.Namespace) -> TokenizerFiles:
     files = tokenizer_files(options)
-    assert files is not None  # argparse requires one of the options
-    return files
+    return files or options.parser.error("the following arguments are required: --tokenizer")
 
 
 def _sentencepiece(options: argparse.Namespace) -> str:
@@ -114,7 +115,7 @@ def _add_task(subcommands, task: Task) -> None:
         subcommands,
         task.name,
         f"prepare {task.name.upper()}: {inputs} with {labels}",
-        f"prepare {task.name} data/{task.name} --source hub --sentencepiece-model data/spm/spm.model",
+        f"prepare {task.name} data/{task.name} --source hub --tokenizer data/spm/spm.model",
         description=f"License: {task.license}.",
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
@@ -128,7 +129,7 @@ def _add_own(subcommands) -> None:
         subcommands,
         OWN,
         "prepare your own task of text classification",
-        "prepare own data/reviews --train a.csv --valid b.csv --text-column review --label-column stars --gpt2-bpe BPE",
+        "prepare own data/reviews --train a.csv --valid b.csv --text-column text --label-column stars --tokenizer data/spm",
         description="Files are TSV (without quoting) or CSV with a header, JSON lines or parquet.",
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
@@ -151,7 +152,7 @@ def _add_own(subcommands) -> None:
 
 def _add_rows(parser) -> None:
     """Add the options of all tasks."""
-    add_tokenizer(parser, required=True)
+    add_tokenizer(parser)
     parser.add_argument(
         "--max-positions",
         type=int,

@@ -1,4 +1,4 @@
-"""The files of a tokenizer, next to data and checkpoints, and its option on the command line."""
+"""The files of a tokenizer, next to data and checkpoints, or those of ``--tokenizer``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +9,6 @@ SENTENCEPIECE_FILE = "sentencepiece.bpe.model"
 TOKENIZER_JSON = "tokenizer.json"
 """File names of fairseq, and the last one of ``transformers``."""
 TOKENIZER_FILES = (SENTENCEPIECE_FILE, *GPT2_FILES, TOKENIZER_JSON)
-TOKENIZER_FLAGS = {"gpt2": "--gpt2-bpe", "sentencepiece": "--sentencepiece-model", "tokenizer_json": "--tokenizer-json"}
-"""The option of each kind of tokenizer."""
-FLAGS_TEXT = "--gpt2-bpe, --sentencepiece-model or --tokenizer-json"
 FILES_TEXT = f"{SENTENCEPIECE_FILE}, {TOKENIZER_JSON}, or {' with '.join(GPT2_FILES)}"
 
 
@@ -33,10 +30,15 @@ class TokenizerFiles:
         return [self.path / name for name in GPT2_FILES] if self.kind == "gpt2" else [self.path]
 
 
-def choose_tokenizer(gpt2=None, sentencepiece=None, tokenizer_json=None) -> TokenizerFiles | None:
-    """The tokenizer whose path is set; None if no path is."""
-    paths = {"gpt2": gpt2, "sentencepiece": sentencepiece, "tokenizer_json": tokenizer_json}
-    return next((TokenizerFiles(kind, Path(path)) for kind, path in paths.items() if path is not None), None)
+def open_tokenizer_files(path) -> TokenizerFiles:
+    """The tokenizer that a user names: a ``tokenizer.json``, a sentencepiece model, or a folder with either or with
+    GPT-2's files."""
+    path = Path(path)
+    if not path.is_dir():
+        return TokenizerFiles("tokenizer_json" if path.suffix == ".json" else "sentencepiece", path)
+    if files := find_tokenizer_files(path):
+        return files
+    raise ValueError(f"{path} has no tokenizer ({FILES_TEXT})")
 
 
 def find_tokenizer_files(folder) -> TokenizerFiles | None:

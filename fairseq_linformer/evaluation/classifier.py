@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checkpoints.files import ONNX_GRAPH, get_cfg_section
+from ..checkpoints.files import ONNX_GRAPH, find_companions, get_cfg_section
 from ..checkpoints.models import build_model, open_checkpoint
 from ..checkpoints.onnx_session import open_session
 from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
 from ..data.manifest import MANIFEST
 from ..data.tokenizer import Tokenizer, load_tokenizer
-from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS, truncate
 from ..errors import silence_transformers
 from ..files import read_json
@@ -104,7 +104,8 @@ class FairseqClassifier(Classifier):
         manifest = read_manifest(self.path.parent)
         self._truncation = truncation or manifest.get("cut", TRUNCATIONS[0])
         self.num_inputs = manifest.get("num_inputs")
-        self.dictionary = Path(dictionary) if dictionary else self.path.parent / DICTIONARY
+        self._companions = find_companions(self.path, opened)
+        self.dictionary = Path(dictionary) if dictionary else self._companions / DICTIONARY
         if dictionary:
             self.check_dictionary(self.dictionary)
         self.model = build_model(opened, name).to(self.device).eval()
@@ -127,8 +128,8 @@ class FairseqClassifier(Classifier):
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         self.check_dictionary(self.dictionary)
-        if not (files := self._tokenizer_files or find_tokenizer_files(self.path.parent)):
-            raise ValueError(f"there is no tokenizer ({FILES_TEXT}) next to {self.path}; pass {FLAGS_TEXT}")
+        if not (files := self._tokenizer_files or find_tokenizer_files(self._companions)):
+            raise ValueError(f"there is no tokenizer ({FILES_TEXT}) next to {self.path}; pass --tokenizer")
         return load_tokenizer(files, self.dictionary)
 
     def encode(self, rows: Sequence[tuple[str, ...]], truncated: bool) -> list[Encoding]:

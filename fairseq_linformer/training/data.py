@@ -9,7 +9,7 @@ from ..data.prepare_task import prepare_task
 from ..data.task_sources import open_source
 from ..data.tasks import OWN, Task
 from ..data.tokenizer import load_tokenizer
-from ..data.tokenizer_files import DICTIONARY, FLAGS_TEXT, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS
 from ..evaluation.classifier import LABELS
 from ..evaluation.encoded_rows import is_prepared, read_prepared_task
@@ -35,12 +35,12 @@ def prepare_data(
         truncation: how rows longer than n are truncated, also in existing data; None for ``head`` in new data.
     """
     check_data_path(folder, "--data")
-    pretrained = checkpoint.original.parent
+    pretrained = checkpoint.companions
     if not is_prepared(folder):
         files = tokenizer or find_tokenizer_files(pretrained)
         if not files:
             raise ValueError(
-                f"there is no tokenizer next to {checkpoint.original}; pass that of its pretraining with {FLAGS_TEXT}"
+                f"there is no tokenizer next to {checkpoint.original}; pass that of its pretraining with --tokenizer"
             )
         dictionary = pretrained / DICTIONARY
         encoder = load_tokenizer(files, dictionary if dictionary.is_file() else None)

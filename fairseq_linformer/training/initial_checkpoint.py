@@ -7,6 +7,7 @@ from typing import Any
 from ..checkpoints.convert import read_source
 from ..checkpoints.files import (
     MODEL,
+    find_companions,
     get_architecture,
     get_cfg_section,
     is_fairseq_checkpoint,
@@ -38,8 +39,8 @@ class InitialCheckpoint:
 
     Attributes:
         path: checkpoint that fairseq loads.
-        original: checkpoint with dictionary and tokenizer next to it, from which ``path`` was resized or converted from
-            the authors' code, if it differs.
+        original: checkpoint from which ``path`` was resized or converted from the authors' code, if it differs.
+        companions: folder with its dictionary and tokenizer.
         max_positions: n.
         vocab_size: number of embeddings.
         overrides: overrides of fairseq-hydra-train that build the model.
@@ -49,6 +50,7 @@ class InitialCheckpoint:
 
     path: Path
     original: Path
+    companions: Path
     max_positions: int
     vocab_size: int
     overrides: list[str]
@@ -86,6 +88,7 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
     return InitialCheckpoint(
         path=path,
         original=original,
+        companions=find_companions(original, content),
         max_positions=max_positions(state),
         vocab_size=state[EMBEDDINGS].size(0),
         overrides=[

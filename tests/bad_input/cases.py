@@ -36,7 +36,7 @@ CASES: list[Case] = [
     *section(
         "prepare pretraining",
         "options, sources, documents",
-        "out --sentencepiece-model spm.model",
+        "out --tokenizer spm.model",
         """
         --source text.txt --valid-share nan -> --valid-share must .*nan
         --source text.txt --shards 257 -> --shards must be between 1 and 256, got 257
@@ -57,11 +57,11 @@ CASES: list[Case] = [
         "tokenizer and output folder",
         "",
         """
-        out --source text.txt -> --gpt2-bpe --sentencepiece-model --tokenizer-json
-        out --source text.txt --sentencepiece-model bad/noise.model -> noise.model
-        out --source text.txt --gpt2-bpe bad/folder -> encoder.json
-        out --source text.txt --tokenizer-json text.txt -> text.txt is not a tokenizer.json
-        bad/full --source text.txt --sentencepiece-model spm.model -> bad/full must be a new or empty folder
+        out --source text.txt -> required: --tokenizer
+        out --source text.txt --tokenizer bad/noise.model -> noise.model
+        out --source text.txt --tokenizer bad/folder -> bad/folder has no tokenizer \\(sentencepiece
+        out --source text.txt --tokenizer text.txt -> text.txt is not a SentencePiece model
+        bad/full --source text.txt --tokenizer spm.model -> bad/full must be a new or empty folder
         """,
     ),
     *section(
@@ -73,7 +73,7 @@ CASES: list[Case] = [
     *section(
         "prepare sst-2",
         "source, options",
-        "out --sentencepiece-model spm.model",
+        "out --tokenizer spm.model",
         """
         --source text.txt -> text.txt is not a folder; unpack archives first
         --source glue --max-positions 2 -> max.positions .*2
@@ -83,7 +83,7 @@ CASES: list[Case] = [
     *section(
         "prepare own",
         "files and columns",
-        "out --sentencepiece-model spm.model --valid rows.tsv",
+        "out --tokenizer spm.model --valid rows.tsv",
         """
         --train text.txt --text-column sentence --label-column label -> text.txt must end in .*tsv.*unpacked
         --train bad/no-columns.tsv --text-column sentence --label-column label -> no column sentence; choose from x
@@ -135,7 +135,7 @@ CASES: list[Case] = [
         sst-2 mlm/model.pt --data task --source glue --batch 3 -> unknown option --batch
         sst-2 mlm/model.pt --data task --source glue common.seed=5 -> common.seed=5 cannot be overridden: TASK
         own mlm/model.pt --data data -> --data must be a folder that .*prepare own.*data
-        sst-2 bad/bare/model.pt --data task --source glue -> bare/model.pt.*--sentencepiece-model
+        sst-2 bad/bare/model.pt --data task --source glue -> bare/model.pt.*--tokenizer
         """,
     ),
     *section(
@@ -192,7 +192,7 @@ CASES: list[Case] = [
         bad/hf-shards rows.tsv -> hf-shards
         bad/hf-attention rows.tsv -> hf-attention: attn_implementation must be .*some/kernel
         bad/hf-quantized rows.tsv -> hf-quantized must not be quantized
-        hf-cls rows.tsv --gpt2-bpe x -> --gpt2-bpe.*fairseq
+        hf-cls rows.tsv --tokenizer x -> --tokenizer.*fairseq
         hf-cls rows.tsv --max-positions 0 -> --max-positions .*0
         hf-cls data -> fairseq
         """,

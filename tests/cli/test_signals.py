@@ -28,7 +28,7 @@ COMMANDS = [
     "convert bert {out}",
     "convert mlm/model.pt {out} --max-positions 32",
     "prepare sentencepiece {out} --source text.txt --vocab-size 30",
-    "prepare pretraining {out} --source {documents} --valid-share 0.2 --sentencepiece-model spm.model",
+    "prepare pretraining {out} --source {documents} --valid-share 0.2 --tokenizer spm.model",
 ]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DEADLINE = 60.0

@@ -11,7 +11,7 @@ def error_of(capsys, gpt2, folder, *words, task="sst-2") -> str:
     """The one-line error message of the command for an output in ``folder``, which stays empty."""
     folder.mkdir(exist_ok=True)
     with pytest.raises(SystemExit) as end:
-        main(["prepare", task, str(folder / "out"), "--gpt2-bpe", str(gpt2), *map(str, words)])
+        main(["prepare", task, str(folder / "out"), "--tokenizer", str(gpt2), *map(str, words)])
     message = end.value.code
     assert isinstance(message, str) and message.startswith("fairseq-linformer: "), capsys.readouterr().err
     assert "\n" not in message and not os.listdir(folder)

@@ -44,7 +44,7 @@ def test_each_format_gives_the_same_bytes(suffix, gpt2, bpe, tmp_path):
     outputs = []
     for out, rows in (("out", TRAIN), ("reversed", TRAIN[::-1])):
         train, valid = write(tmp_path / f"a.{suffix}", rows), write(tmp_path / f"b.{suffix}", VALID)
-        main(["prepare", "own", *map(str, [tmp_path / out, *words(train, valid), "--gpt2-bpe", gpt2])])
+        main(["prepare", "own", *map(str, [tmp_path / out, *words(train, valid), "--tokenizer", gpt2])])
         outputs.append(files.bins(tmp_path / out))
     assert outputs[0]["label/dict.txt"] == outputs[1]["label/dict.txt"] == b"bad 1\ngood 1\nso so 1\n"
     for i in range(2):
@@ -90,7 +90,7 @@ def test_finetuned_and_evaluated(masked_lm, pieces, tmp_path, capsys):
     rows = [(text, "x", ("cat", "dog")[label]) for text, label in PIECES]
     rows += [("the the", "x", "neither")] * 4
     paths = write(tmp_path / "train.tsv", rows), write(tmp_path / "valid.tsv", rows[::2])
-    model = ["--sentencepiece-model", pieces / "sentencepiece.bpe.model"]
+    model = ["--tokenizer", pieces / "sentencepiece.bpe.model"]
     run("prepare", "own", tmp_path / "data", *words(*paths, ["first"]), *model, "--max-positions", 16)
     checkpoint, folders = masked_lm / "checkpoint_last.pt", ["--data", tmp_path / "data", "--runs", tmp_path / "runs"]
     output = run("finetune", "own", checkpoint, *folders, "--name", "cats", "--device", "cpu", *SHORT)

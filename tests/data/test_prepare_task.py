@@ -9,7 +9,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.data.tokenizer import load_tokenizer
-from fairseq_linformer.data.tokenizer_files import choose_tokenizer
+from fairseq_linformer.data.tokenizer_files import open_tokenizer_files
 
 from . import task_files as files
 from .command_errors import error_of
@@ -32,7 +32,7 @@ def test_rejected_options(options, message, capsys, gpt2, tmp_path):
 def test_existing_output_is_kept(gpt2, tmp_path):
     source = files.write_tsv("qnli", tmp_path / "QNLI")
     with pytest.raises(SystemExit, match="must be a new or empty folder, but it has files"):
-        main(["prepare", "qnli", str(source), "--source", str(source), "--gpt2-bpe", str(gpt2)])
+        main(["prepare", "qnli", str(source), "--source", str(source), "--tokenizer", str(gpt2)])
     assert sorted(os.listdir(source)) == ["dev.tsv", "train.tsv"]
 
 
@@ -66,7 +66,7 @@ def write_rows(tmp_path, lines):
 
 def test_unusable_rows_are_skipped_and_located(capsys, gpt2, tmp_path):
     source = write_rows(tmp_path, b"low\t2\nlatin \xe4\t1\nhello\t0\n")
-    words = ["prepare", "sst-2", tmp_path / "out", "--source", source, "--gpt2-bpe", gpt2]
+    words = ["prepare", "sst-2", tmp_path / "out", "--source", source, "--tokenizer", gpt2]
     main([*map(str, words)])
     train = "train: 201 rows, 2 skipped (the first is train.tsv:202: unknown label '2'), 0 truncated"
     assert train in capsys.readouterr().out
@@ -95,7 +95,7 @@ def test_invalid_scores_are_unusable(capsys, gpt2, tmp_path):
 
 def test_text_that_sentencepiece_removes(pieces, tmp_path):
     source = write_rows(tmp_path, "\u200b\t1\nthe cat\t0\n".encode())
-    tokenizer = load_tokenizer(choose_tokenizer(sentencepiece=pieces / "sentencepiece.bpe.model"))
+    tokenizer = load_tokenizer(open_tokenizer_files(pieces))
     counts = prepare("sst-2", tmp_path / "out", source, tokenizer)["splits"]["train"]
     assert (counts["skipped"], counts["first_skipped"]) == (1, "train.tsv:202: no tokens")
     data = MMapIndexedDataset(str(tmp_path / "out/input0/train"))
@@ -119,7 +119,7 @@ def test_manifest_is_deterministic(bpe, tmp_path):
 
 def test_summary(gpt2, bpe, tmp_path, capsys):
     source = files.write_tsv("mnli", tmp_path / "MNLI")
-    options = ["--source", source, "--gpt2-bpe", gpt2, "--max-positions", 20]
+    options = ["--source", source, "--tokenizer", gpt2, "--max-positions", 20]
     main(["prepare", "mnli", *map(str, [tmp_path / "out", *options])])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{tmp_path / 'out'}: mnli, tokenized with gpt2"

@@ -170,7 +170,7 @@ main(words)
 @pytest.mark.slow
 def test_killed_runs_leave_no_corpus_and_rerun_to_the_same_bytes(tmp_path, gpt2):
     source = write_text(tmp_path / "text.txt", build_documents())
-    words = ["--source", source, "--gpt2-bpe", gpt2, "--valid-share", "0.3", "--workers", "1"]
+    words = ["--source", source, "--tokenizer", gpt2, "--valid-share", "0.3", "--workers", "1"]
     prepare(tmp_path / "whole", source, gpt2)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_DATASETS_CACHE": str(tmp_path / "cache")}
     for dies_in in ("load_documents", "split_paragraphs", "BinarizedWriter.finish", "write_manifest", ""):

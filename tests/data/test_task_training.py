@@ -18,7 +18,7 @@ N = 20
 def prepare(name, gpt2, tmp_path, capsys):
     """Run ``prepare``; the folder, and the printed options for ``fairseq-train``."""
     source, out = files.write_tsv(name, tmp_path / name), str(tmp_path / "out")
-    main(["prepare", name, out, "--source", str(source), "--gpt2-bpe", str(gpt2), "--max-positions", str(N)])
+    main(["prepare", name, out, "--source", str(source), "--tokenizer", str(gpt2), "--max-positions", str(N)])
     command = capsys.readouterr().out.splitlines()[-1].split()
     assert command[:2] == ["fairseq-train", out]
     return tmp_path / "out", command[2:]

@@ -98,7 +98,7 @@ def test_corpus_and_task_have_the_same_ids(family, path, tmp_path):
     """As fairseq reads them; and the tokenizer is next to the data."""
     text = tmp_path / "train.txt"
     text.write_text("".join(f"the low tide {i}\n\n" for i in range(200)))
-    tokenizer = ["--tokenizer-json", str(path)]
+    tokenizer = ["--tokenizer", str(path)]
     own = ["prepare", "pretraining", str(tmp_path / "own"), "--source", str(text), "--valid-share", "0.3"]
     main([*own, *tokenizer])
     assert json.loads((tmp_path / "own" / "manifest.json").read_text())["tokenizer"]["name"] == MODELS[family]

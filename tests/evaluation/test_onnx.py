@@ -23,7 +23,7 @@ def folders(tmp_path_factory):
     """A classifier for transformers, and its ONNX folder."""
     folder = tmp_path_factory.mktemp("onnx")
     files = complete_dictionary(small_gpt2(folder))
-    tokenizer, _ = find_tokenizer(files / "model.pt", 16)
+    tokenizer, _ = find_tokenizer(files, 16)
     model = build_model(vocab_size=len(tokenizer), max_positions=16, projected_dim=4)
     for saved in (model, tokenizer):
         saved.save_pretrained(folder / "model")

@@ -24,7 +24,7 @@ from fairseq_linformer.data.sources import locate_source, parse_source
 from fairseq_linformer.data.task_sources import open_source
 from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.data.tokenizer import load_tokenizer
-from fairseq_linformer.data.tokenizer_files import choose_tokenizer
+from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 from fairseq_linformer.evaluation.example_files import read_examples
 from fairseq_linformer.models.dictionaries import read_dictionary, read_labels
 from fairseq_linformer.models.fairseq_fixes import evaluate_literal
@@ -125,7 +125,7 @@ def build_targets(world: Path) -> dict[str, Target]:
         return (world / name).read_bytes()
 
     def tokenizer(kind: str) -> Callable[[Path], Any]:
-        return lambda path: load_tokenizer(choose_tokenizer(**{kind: path}))
+        return lambda path: load_tokenizer(TokenizerFiles(kind, path))
 
     return {
         "rows.tsv": Target(_rows, tsv, "x.tsv"),

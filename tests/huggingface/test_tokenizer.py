@@ -104,9 +104,9 @@ def fairseqs_gpt2(folder: Path) -> GPT2BPE:
 def test_gpt2(tmp_path):
     folder = small_gpt2(tmp_path)
     with pytest.raises(ValueError, match="dictionary lacks 40 tokens of GPT-2's BPE, such as .*--no-tokenizer"):
-        find_tokenizer(folder / "model.pt", 16)
+        find_tokenizer(folder, 16)
     complete_dictionary(folder)
-    fast, _ = find_tokenizer(folder / "model.pt", 16)
+    fast, _ = find_tokenizer(folder, 16)
     fast.save_pretrained(folder / "saved")
     fast = AutoTokenizer.from_pretrained(folder / "saved")
     bpe, dictionary = fairseqs_gpt2(folder), fairseqs_dictionary(folder / "dict.txt")
@@ -172,7 +172,7 @@ def train_sentencepiece(folder: Path, **options) -> Path:
     ids=lambda options: next(iter(options)),
 )
 def test_fast_tokenizer_of_sentencepiece(options, tmp_path):
-    fast, files = find_tokenizer(train_sentencepiece(tmp_path, **options), 16)
+    fast, files = find_tokenizer(train_sentencepiece(tmp_path, **options).parent, 16)
     slow = LinformerTokenizer(str(files["dict.txt"]), str(files["sentencepiece.bpe.model"]), model_max_length=16)
     fast.save_pretrained(tmp_path / "saved")
     fast = AutoTokenizer.from_pretrained(tmp_path / "saved")
@@ -187,14 +187,14 @@ def test_fast_tokenizer_of_sentencepiece(options, tmp_path):
 
 def test_sentencepiece_models_without_one(tmp_path):
     for options in (dict(model_type="unigram"), dict(treat_whitespace_as_suffix=True)):
-        assert not find_tokenizer(train_sentencepiece(tmp_path, **options), 16)[0].is_fast
+        assert not find_tokenizer(train_sentencepiece(tmp_path, **options).parent, 16)[0].is_fast
     checkpoint, dictionary = train_sentencepiece(tmp_path), tmp_path / "dict.txt"
     entries = dictionary.read_text(encoding="utf-8")
     dictionary.write_text(entries.split("\n", 2)[2], encoding="utf-8")
-    assert not find_tokenizer(checkpoint, 16)[0].is_fast
+    assert not find_tokenizer(checkpoint.parent, 16)[0].is_fast
     # fairseq-preprocess without --srcdict writes such entries.
     dictionary.write_text(entries + "文字 1\n", encoding="utf-8")
-    slow, _ = find_tokenizer(checkpoint, 16)
+    slow, _ = find_tokenizer(checkpoint.parent, 16)
     assert not slow.is_fast
     assert slow("文字")["input_ids"].count(len(slow) - 2) == 1
 
@@ -216,7 +216,7 @@ def test_fast_tokenizer_on_real_text(kind, tmp_path):
 @pytest.mark.skipif("LINFORMER_DATA" not in os.environ, reason="LINFORMER_DATA names no folder with gpt2_bpe in it")
 def test_real_gpt2():
     folder = Path(os.environ["LINFORMER_DATA"], "gpt2_bpe")
-    tokenizer, _ = find_tokenizer(folder / "model.pt", 512)
+    tokenizer, _ = find_tokenizer(folder, 512)
     dictionary = fairseqs_dictionary(folder / "dict.txt")
     assert len(tokenizer) == len(dictionary) == 50265
     sentences = [text.replace("\x85", "") for text in texts(2000)]

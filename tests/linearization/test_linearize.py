@@ -33,7 +33,7 @@ def text(encoder, tmp_path_factory):
     words = "the lowest tide was new newer slowly and told".split()
     lines = (" ".join(words[(i * j) % len(words)] for j in range(3, 25)) + "\n\n" for i in range(300))
     (folder / "train.txt").write_text("".join(lines))
-    tokenizer = ["--tokenizer-json", str(encoder / "tokenizer.json"), "--valid-share", "0.2"]
+    tokenizer = ["--tokenizer", str(encoder / "tokenizer.json"), "--valid-share", "0.2"]
     main(["prepare", "pretraining", str(folder / "bin"), "--source", str(folder / "train.txt"), *tokenizer])
     return folder / "bin" / "shard0"
 
@@ -147,7 +147,7 @@ def test_text_with_too_few_blocks_is_rejected(encoder, text, tmp_path):
     """fairseq drops a last batch whose size is not a multiple of 8."""
     lines = (text.parent.parent / "train.txt").read_text().splitlines(keepends=True)[:12]
     (tmp_path / "few.txt").write_text("".join(lines))
-    tokenizer = ["--tokenizer-json", str(encoder / "tokenizer.json"), "--valid-share", "0.2"]
+    tokenizer = ["--tokenizer", str(encoder / "tokenizer.json"), "--valid-share", "0.2"]
     main(["prepare", "pretraining", str(tmp_path / "bin"), "--source", str(tmp_path / "few.txt"), *tokenizer])
     with pytest.raises(SystemExit, match="--text must have at least 8 training blocks of 16 tokens, got "):
         run(encoder, tmp_path / "out", tmp_path / "bin" / "shard0")

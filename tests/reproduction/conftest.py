@@ -17,7 +17,7 @@ def smoke_inputs(tmp_path_factory):
     save_encoder(folder / "encoder", "bert", False)
     words = "the lowest tide was new newer slowly and told".split()
     (folder / "train.txt").write_text("".join(" ".join(draw.choices(words, k=22)) + "\n\n" for _ in range(60)))
-    tokenizer = ["--tokenizer-json", str(folder / "encoder/tokenizer.json")]
+    tokenizer = ["--tokenizer", str(folder / "encoder/tokenizer.json")]
     text = ["--source", str(folder / "train.txt"), "--valid-share", "0.2"]
     main(["prepare", "pretraining", str(folder / "text"), *text, *tokenizer])
     for task in ("sst-2", "imdb"):
