@@ -129,7 +129,7 @@ def _add_own(subcommands) -> None:
         subcommands,
         OWN,
         "prepare your own task of text classification",
-        "prepare own data/own --train a.csv --valid b.csv --text-column text --label-column stars --tokenizer spm.model",
+        "prepare own data/own --train a.csv --valid b.csv --text-column text --label-column label --tokenizer M",
         description="Files are TSV (without quoting) or CSV with a header, JSON lines or parquet.",
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
