@@ -105,7 +105,9 @@ def _write_data(world: Path, bad: Path) -> None:
     first, second, *others = (world / "data/dict.txt").read_text().splitlines(keepends=True)
     (bad / "swapped/dict.txt").write_text("".join([second, first, *others]))
     (bad / "bare").mkdir()
-    shutil.copy(world / "mlm/model.pt", bad / "bare")
+    alone = torch.load(world / "mlm/model.pt", weights_only=True)
+    alone["cfg"]["task"]["data"] = "nowhere"
+    torch.save(alone, bad / "bare/model.pt")
     (bad / "no-dict/dict.txt").unlink()
     (bad / "no-train/train.idx").unlink()
 

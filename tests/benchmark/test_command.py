@@ -45,7 +45,6 @@ def test_training(run):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_processes(run):
     printed = run(f"processes --models ours --lengths 32 --batch-size 2 --max-update 2 {SMALL}")
     assert "| tokens per second | MiB |" in printed and "| ours | 32 | 8 |" in printed

@@ -47,7 +47,6 @@ def test_options():
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_processes_of_both_plugins(monkeypatch):
     """Each model trains in its own process, because two have the same name. The last of two equal options counts."""
     logs = []
@@ -62,7 +61,6 @@ def test_processes_of_both_plugins(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_finetuning_processes(pieces):
     rows = Rows(processes([Case("ours", 16, 4)], 2, SETUP, updates=2, data=str(pieces), classes=2))
     assert rows.find("tokens_per_second", model="ours", n=16).value > 0

@@ -77,6 +77,11 @@ def test_tokenizer_files(source, tmp_path):
     words = open_tokenizer_files(tmp_path / "words.json")
     rejected(lambda: to_huggingface(path, out, tokenizer=False, tokenizer_files=words), "--tokenizer", tmp_path)
     (source / "sentencepiece.bpe.model").unlink()
+    to_huggingface(path, tmp_path / "found")  # with the tokenizer of the data
+    shutil.rmtree(tmp_path / "found")
+    checkpoint = fairseq_commands.load(source)
+    checkpoint["cfg"]["task"]["data"] = "nowhere"
+    torch.save(checkpoint, path)
     rejected(lambda: to_huggingface(path, out), "sentencepiece.bpe.model.*--no-tokenizer", tmp_path)
     (source / "dict.txt").unlink()
     rejected(lambda: to_huggingface(path, out), "dict.txt.*--dictionary", tmp_path)

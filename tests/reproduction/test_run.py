@@ -176,7 +176,9 @@ def test_the_seed_draws_random_e_and_f(monkeypatch):
 def test_a_run_in_the_way_is_named(text, tmp_path):
     run = Run(Model(16), 1, "scratch", 6)
     (tmp_path / run.name).mkdir(parents=True)
-    (tmp_path / run.name / "config.yaml").write_text("task: {}")
+    (tmp_path / run.name / "config.yaml").write_text(
+        "distributed_training: {distributed_world_size: 1}\noptimization: {update_freq: [1]}\n"
+    )
     with pytest.raises(ValueError, match=f"{run.name}"):
         train([run], SCALES["smoke"], tmp_path, text)
 
