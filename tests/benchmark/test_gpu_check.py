@@ -19,7 +19,7 @@ def run(*words) -> subprocess.CompletedProcess:
     return subprocess.run([SCRIPT, *words], capture_output=True, text=True, env=environment)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_steps_run_and_only_missing_ones_again(tmp_path):
     prepared = run(tmp_path, "--prepare")
     assert prepared.returncode == 0, prepared.stderr

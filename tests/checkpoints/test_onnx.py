@@ -82,7 +82,7 @@ def test_logits(variant, tmp_path):
     check_variant(variant, build_model if variant == QUICK[0] else build_masked_lm, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in QUICK])
 def test_logits_of_every_variant(variant, tmp_path):
     model = check_variant(variant, build_model if variant in INT8 else build_masked_lm, tmp_path)

@@ -103,8 +103,8 @@ def test_empty_documents_are_counted(tmp_path, gpt2):
 @pytest.mark.slow
 @pytest.mark.parametrize("write", [write_json, lambda path, rows: write_rows(path, [[row["text"]] for row in rows])])
 def test_a_row_may_be_a_book(tmp_path, gpt2, write):
-    """Of 6 MB, in one line and in many."""
-    books = ["low lower hello world " * 270_000, "low lower\nhello world\n" * 270_000, *(f"low {i}" for i in range(20))]
+    """Of 1.4 MB, in one line and in many."""
+    books = ["low lower hello world " * 60_000, "low lower\nhello world\n" * 60_000, *(f"low {i}" for i in range(20))]
     name = "x.jsonl" if write is write_json else "x.parquet"
     prepare(tmp_path / "out", write(tmp_path / name, [{"text": book} for book in books]), gpt2)
     documents = [[line for book_line in book.split("\n") if (line := book_line.strip())] for book in books]

@@ -273,6 +273,7 @@ def test_uploads_have_the_code(save, tmp_path, monkeypatch):
         def create_commit(self, operations, **options):
             uploaded.extend(operation.path_in_repo for operation in operations)
 
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # for the card, which would be looked up
     for module in ("utils.hub", "modeling_utils"):
         monkeypatch.setattr(f"transformers.{module}.hf_api", Hub)
     model = LinformerForMaskedLM(small())

@@ -32,7 +32,7 @@ def run(out, cwd, status=0, **options):
     return done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_from_an_encoder_to_an_export(tmp_path):
     encoder = save_encoder(tmp_path / "tiny-bert", "bert", False)
     (encoder / "README.md").write_text(LICENSE)

@@ -107,7 +107,7 @@ def test_numpys_removed_names(mlm_data, tmp_path):
     assert train(mlm_data, tmp_path, "--sample-break-mode", "eos", updates=1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_torchrun_on_cpus_trains_one_model(mlm_data, tmp_path):
     """With torchrun and fairseq as they are, and fairseq's default backend of data parallelism."""
     program = Path(sys.executable).with_name("fairseq-train")

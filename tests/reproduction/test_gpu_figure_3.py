@@ -14,7 +14,7 @@ from fairseq_linformer.reproduction.result import read
 SCRIPT = Path(__file__).parents[2] / "scripts/gpu_figure_3.sh"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_stopped_and_resumed(tmp_path):
     draw = random.Random(1)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(4, 9))) for _ in range(9000)]

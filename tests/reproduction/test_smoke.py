@@ -59,7 +59,13 @@ def runs(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
-@pytest.mark.parametrize("name, part", RUNS, ids=[f"{name}-{part}" for name, part in RUNS])
+LONG = {("int8", "imdb"): pytest.mark.nightly}
+
+
+@pytest.mark.parametrize(
+    "name, part",
+    [pytest.param(*run, marks=LONG.get(run, ()), id="-".join(run)) for run in RUNS],
+)
 def test_part(name, part, smoke_inputs, runs, tmp_path, quick_workers, capsys):
     module = load_all()[name]
     words = ["reproduce", name, "--scale", "smoke", "--part", part, "--runs", str(runs), "--results", str(tmp_path)]
@@ -82,6 +88,7 @@ def test_every_experiment_is_run():
     assert {name for name, _ in RUNS} == set(load_all())
 
 
+@pytest.mark.nightly
 def test_killed_and_resumed(smoke_inputs, tmp_path):
     """SIGKILL while a run trains: no finished run is trained again, and the result has all models."""
     words = ["reproduce", "figure-3", "--part", "a", "--scale", "smoke", "--data", str(smoke_inputs / "text")]
