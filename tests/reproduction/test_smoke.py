@@ -62,10 +62,7 @@ def runs(tmp_path_factory):
 LONG = {("int8", "imdb"): pytest.mark.nightly}
 
 
-@pytest.mark.parametrize(
-    "name, part",
-    [pytest.param(*run, marks=LONG.get(run, ()), id="-".join(run)) for run in RUNS],
-)
+@pytest.mark.parametrize("name, part", [pytest.param(*run, marks=LONG.get(run, ()), id="-".join(run)) for run in RUNS])
 def test_part(name, part, smoke_inputs, runs, tmp_path, quick_workers, capsys):
     module = load_all()[name]
     words = ["reproduce", name, "--scale", "smoke", "--part", part, "--runs", str(runs), "--results", str(tmp_path)]
