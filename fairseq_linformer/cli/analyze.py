@@ -86,9 +86,11 @@ def _add_model(parser) -> None:
 
 def _load_model(options: argparse.Namespace):
     from ..analysis.loading import load_model
+    from ..checkpoints.files import find_checkpoint
 
     files = tokenizer_files(options)
-    return load_model(options.checkpoint, options.device, dictionary=options.dictionary, tokenizer_files=files)
+    checkpoint = find_checkpoint(options.checkpoint)
+    return load_model(checkpoint, options.device, dictionary=options.dictionary, tokenizer_files=files)
 
 
 def _spectrum(options: argparse.Namespace) -> str:

@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
         "encoder becomes a Linformer, with its weights and new E and F. A Linformer keeps its options: only "
         "--max-positions, with which k grows so that windows keep their length, and --projected-dim change it.",
     )
-    parser.add_argument("source", metavar="INPUT", help="checkpoint, folder, or name on the hub")
+    parser.add_argument("source", metavar="INPUT", help="checkpoint, run folder, other folder, or name on the hub")
     parser.add_argument(
         "out",
         type=Path,
@@ -83,13 +83,13 @@ def _convert(options: argparse.Namespace) -> str:
     import torch
 
     from ..checkpoints.convert import convert
-    from ..checkpoints.files import MODEL
+    from ..checkpoints.files import MODEL, find_checkpoint
 
     if not 0 <= options.seed < 1 << 32:
         raise ValueError(f"--seed must be between 0 and {(1 << 32) - 1}, got {options.seed}")
     torch.manual_seed(options.seed)
     values = explicit_options(options, ("arch", *MODEL_OPTIONS))
-    new, old_n = convert(options.source, options.out, dictionary=options.dictionary, **values)
+    new, old_n = convert(find_checkpoint(options.source), options.out, dictionary=options.dictionary, **values)
     return "\n".join(_describe(new, old_n, options.out / MODEL))
 
 

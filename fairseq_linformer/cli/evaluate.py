@@ -19,11 +19,11 @@ def add_parser(commands) -> None:
         commands,
         "evaluate",
         "score a finetuned model, predict with it, or compute masked-LM perplexity",
-        """evaluate runs/finetune/sst-2-base/checkpoints/checkpoint_best.pt data/sst-2
+        """evaluate runs/finetune/sst-2-base data/sst-2
         evaluate checkpoint_best.pt reviews.tsv --text-column review --predictions out.jsonl
         evaluate checkpoint_best.pt --perplexity data/own/shard0""",
     )
-    model = "fairseq checkpoint, folder of transformers or `export --onnx`, or model name on the Hugging Face hub"
+    model = "fairseq checkpoint, run folder, folder of transformers or `export --onnx`, or name on the hub"
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help=model)
     data = parser.add_mutually_exclusive_group(required=True)
     data.add_argument(
@@ -76,7 +76,7 @@ def add_parser(commands) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> str | None:
-    from ..checkpoints.files import check_new_file
+    from ..checkpoints.files import check_new_file, find_checkpoint
     from ..files import write_json
 
     if options.max_tokens is not None and options.max_tokens < 1:
@@ -86,6 +86,7 @@ def _evaluate(options: argparse.Namespace) -> str | None:
         check_new_file(path)
     if len(outputs) == 2 and outputs[0].resolve() == outputs[1].resolve():
         raise ValueError(f"--json must be a file other than --predictions, got {options.json}")
+    options.checkpoint = find_checkpoint(options.checkpoint)
     content, report = _compute_perplexity(options) if options.perplexity else _score_rows(options)
     if options.json:
         source = {"checkpoint": options.checkpoint, "on": options.input or options.perplexity}

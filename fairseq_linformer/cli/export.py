@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="fairseq checkpoint of a Linformer; with --onnx also a folder that `export` wrote",
+        help="fairseq checkpoint of a Linformer, or run folder; with --onnx also a folder that `export` wrote",
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     parser.add_argument("--head", metavar="NAME", help="classification head to export (default: the only one)")
@@ -42,16 +42,19 @@ def add_parser(commands: Any) -> None:
 
 
 def _export(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    from ..checkpoints.files import find_checkpoint
+
+    checkpoint = find_checkpoint(options.checkpoint)
     values: dict[str, Any] = {name: getattr(options, name) for name in ("head", "labels", "dictionary")}
     values |= {"tokenizer": not options.no_tokenizer, "tokenizer_files": tokenizer_files(options)}
     if options.onnx:
         from ..checkpoints.onnx_export import to_onnx
 
-        to_onnx(options.checkpoint, options.out, int8=options.int8, max_positions=options.max_positions, **values)
+        to_onnx(checkpoint, options.out, int8=options.int8, max_positions=options.max_positions, **values)
         return f"{options.out} is written; {options.out / 'README.md'} shows how to run it"
     if options.int8 or options.max_positions is not None:
         parser.error("--int8 and --max-positions need --onnx")
     from ..checkpoints.huggingface import to_huggingface
 
-    to_huggingface(options.checkpoint, options.out, **values)
+    to_huggingface(checkpoint, options.out, **values)
     return f"{options.out} is written; load it with trust_remote_code=True"

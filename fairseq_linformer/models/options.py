@@ -190,7 +190,7 @@ def resolve_checkpoint_options(options: dict[str, Any], ours: Namespace) -> Name
     if name not in ARCHITECTURES:
         raise ValueError(
             f"the checkpoint must be of linformer_roberta, got {name}; to convert a RoBERTa checkpoint, run "
-            "`fairseq-linformer convert from-roberta`"
+            "`fairseq-linformer convert`"
         )
     kept = ours.encoder_layers_to_keep
     if kept and options.get("encoder_layers") == ours.encoder_layers_before:

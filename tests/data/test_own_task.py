@@ -1,4 +1,4 @@
-"""A user's own task: prepared from each format, finetuned and evaluated."""
+"""A user's own task, prepared from each format."""
 
 import csv
 import json
@@ -9,8 +9,6 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
 
-from ..checkpoint_fixtures import ROWS as PIECES
-from ..training.conftest import SHORT
 from . import task_files as files
 from .command_errors import error_of
 
@@ -76,31 +74,3 @@ def test_each_format_gives_the_same_bytes(suffix, gpt2, bpe, tmp_path):
 def test_rejected_files(train, valid, texts, message, capsys, gpt2, tmp_path):
     paths = write(tmp_path / "train.csv", train), write(tmp_path / "valid.csv", valid)
     assert message in error_of(capsys, gpt2, tmp_path / "empty", *words(*paths, texts), task="own")
-
-
-@pytest.mark.slow
-def test_finetuned_and_evaluated(masked_lm, pieces, tmp_path, capsys):
-    """As any other task, with as many classes as it has."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        main([*map(str, arguments)])
-        return capsys.readouterr().out
-
-    rows = [(text, "x", ("cat", "dog")[label]) for text, label in PIECES]
-    rows += [("the the", "x", "neither")] * 4
-    paths = write(tmp_path / "train.tsv", rows), write(tmp_path / "valid.tsv", rows[::2])
-    model = ["--tokenizer", pieces / "sentencepiece.bpe.model"]
-    run("prepare", "own", tmp_path / "data", *words(*paths, ["first"]), *model, "--max-positions", 16)
-    checkpoint, folders = masked_lm / "checkpoint_last.pt", ["--data", tmp_path / "data", "--runs", tmp_path / "runs"]
-    output = run("finetune", "own", checkpoint, *folders, "--name", "cats", "--device", "cpu", *SHORT)
-    result = json.loads((tmp_path / "runs/cats/result.json").read_text())
-    assert result["task"] == "own" and "own valid: accuracy" in output
-    assert result["splits"]["valid"]["classes"] == ["cat", "dog", "neither"]
-    accuracy = f"{100 * result['splits']['valid']['scores']['accuracy']['value']:.2f} %"
-    best = tmp_path / "runs/cats/checkpoints/checkpoint_best.pt"
-    assert accuracy in run("evaluate", best, tmp_path / "data", "--device", "cpu")
-    columns = ["--text-column", "first", "--label-column", "mark"]
-    assert accuracy in run("evaluate", best, paths[1], *columns, "--device", "cpu")
-    with pytest.raises(SystemExit, match="task.num_classes=2 cannot be overridden"):
-        run("finetune", "own", checkpoint, *folders, "--device", "cpu", "task.num_classes=2")
