@@ -61,6 +61,7 @@ def fix_fairseq() -> None:
         fix_best_metric,
         fix_out_of_memory,
         fix_bf16,
+        fix_fp16_on_cpu,
         fix_amp_on_cpu,
         fix_torchrun_on_cpu,
         fix_device_ids_on_cpu,
@@ -327,6 +328,19 @@ def fix_bf16() -> None:
 def _is_on_cpu(common: Any) -> bool:
     """Whether the configuration group ``common`` trains on a CPU."""
     return not common.tpu and (common.cpu or not torch.cuda.is_available())
+
+
+def fix_fp16_on_cpu() -> None:
+    """``--fp16`` is rejected on a CPU, where fairseq fails in the first update."""
+    init = Trainer.__init__
+
+    @wraps(init)
+    def init_after_check(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        if cfg.common.fp16 and _is_on_cpu(cfg.common):
+            raise ValueError("--fp16 needs a GPU; on a CPU use --amp (YAML: common.fp16=false common.amp=true)")
+        init(self, cfg, *args, **kwargs)
+
+    Trainer.__init__ = init_after_check
 
 
 def fix_amp_on_cpu() -> None:

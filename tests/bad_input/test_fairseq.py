@@ -21,6 +21,7 @@ FLAGS = """
 --finetune-from-model bad/environment.pt -> environment.pt must not have interpolations, got '\\$\\{oc.env:HOME\\}'
 --finetune-from-model mlm/model.pt --sharing layerwise -> sharing headwise, this model has layerwise
 --restore-file bad/code.pt -> code.pt contains code
+--fp16 -> --fp16 needs a GPU; on a CPU use --amp
 """
 YAML = """
 model.projected_dim=999 -> projected_dim must be between 1 and max_positions \\(64\\), got 999
