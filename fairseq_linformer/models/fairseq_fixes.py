@@ -8,6 +8,7 @@ import argparse
 import ast
 import atexit
 import collections
+import json
 import math
 import os
 import queue
@@ -18,6 +19,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial, wraps
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from weakref import WeakSet
@@ -33,6 +35,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.models import distributed_fairseq_model
 from fairseq.optim.amp_optimizer import AMPOptimizer
+from fairseq.tasks import masked_lm
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.trainer import Trainer
 from fairseq_cli import train
@@ -67,6 +70,7 @@ def fix_fairseq() -> None:
         fix_device_ids_on_cpu,
         fix_gathering_on_cpu,
         fix_numpy_names,
+        fix_whole_words,
         fix_end_of_loading,
     ):
         fix()
@@ -478,6 +482,32 @@ def fix_numpy_names() -> None:
     """``--sample-break-mode eos`` and others work: NumPy 2 has removed names that fairseq uses."""
     numpy = cast(Any, np)
     numpy.compat, numpy.int, numpy.float = SimpleNamespace(long=np.int64), int, float
+
+
+def fix_whole_words() -> None:
+    """``--mask-whole-words`` works: fairseq's task reads options that it lacks. Words are those of the tokenizer."""
+    task = cast(Any, masked_lm)
+    task.MaskedLMTask.args = property(lambda self: self.cfg)
+    task.get_whole_word_mask = lambda cfg, dictionary: find_beginnings(cfg.data.split(os.pathsep)[0], dictionary)
+
+
+def find_beginnings(data, dictionary: Any) -> Tensor:
+    """(V,) 1 for special tokens, and for those that begin a word, 0 for those that continue it.
+
+    Args:
+        data: folder of the dictionary, with ``encoder.json`` if its entries are the token IDs of GPT-2's BPE.
+    """
+    gpt2 = Path(data) / "encoder.json"
+    pieces = {str(i): piece for piece, i in json.loads(gpt2.read_text()).items()} if gpt2.is_file() else {}
+    symbols = [pieces.get(symbol, symbol) for symbol in dictionary.symbols]
+    if any(symbol.startswith("##") for symbol in symbols):  # WordPiece
+        begins = [not symbol.startswith("##") for symbol in symbols]
+    else:  # a space is part of the next word: sentencepiece's, or that of a byte-level BPE
+        begins = [symbol.startswith(("\u2581", "\u0120")) for symbol in symbols]
+        if not any(begins):
+            raise ValueError(f"--mask-whole-words needs the tokenizer's encoder.json in {data}")
+    special = [i < dictionary.nspecial or symbol == "<mask>" for i, symbol in enumerate(symbols)]
+    return torch.tensor(special, dtype=torch.uint8) | torch.tensor(begins, dtype=torch.uint8)
 
 
 def fix_end_of_loading() -> None:

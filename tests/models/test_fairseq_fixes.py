@@ -1,5 +1,6 @@
 """Fixes of fairseq for everybody."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.criterions.masked_lm import MaskedLmLoss
+from fairseq.data import Dictionary
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
@@ -20,6 +22,7 @@ from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
 from fairseq_linformer.models import fairseq_fixes
+from fairseq_linformer.models.fairseq_fixes import find_beginnings
 
 from ..fairseq_commands import PLUGIN, TINY, TRAIN, finetune, free_port, load, train
 
@@ -60,6 +63,36 @@ def test_masks_differ_between_epochs(mlm_data, workers):
     ]
     assert masked[0].keys() == masked[1].keys() and len(masked[0]) > 50
     assert sum(masked[0][i] != masked[1][i] for i in masked[0]) > 0.9 * len(masked[0])
+
+
+def test_whole_words_are_masked(pieces):
+    """All tokens of a word, or none."""
+    options = {"tokens_per_sample": 16, "sample_break_mode": "complete", "shorten_data_split_list": ""}
+    task = MaskedLMTask.setup_task(MaskedLMConfig(data=str(pieces), mask_whole_words=True, seed=1, **options))
+    task.load_dataset("train")
+    dataset, words = task.datasets["train"], []
+    for i in range(len(dataset)):
+        for token, target in zip(task.datasets["train"][i]["net_input.src_tokens"], dataset[i]["target"]):
+            original, is_masked = int(target if target != 1 else token), bool(target != 1)
+            if original < 4 or task.source_dictionary[original].startswith("\u2581"):
+                words.append([])
+            words[-1].append(is_masked)
+    assert any(len(word) > 1 and all(word) for word in words) and all(len(set(word)) == 1 for word in words)
+
+
+def test_beginnings_of_words(tmp_path):
+    def beginnings(*symbols):
+        dictionary = Dictionary()
+        for symbol in symbols:
+            dictionary.add_symbol(symbol)
+        return find_beginnings(tmp_path, dictionary).tolist()[4:]
+
+    assert beginnings("low", "##er", "<mask>") == [1, 0, 1]
+    assert beginnings("\u2581low", "er", "<mask>") == [1, 0, 1]
+    with pytest.raises(ValueError, match="--mask-whole-words needs the tokenizer's encoder.json in"):
+        beginnings("0", "1")
+    (tmp_path / "encoder.json").write_text(json.dumps({"\u0120low": 0, "er": 1}))
+    assert beginnings("1", "0", "madeupword0000") == [0, 1, 0]
 
 
 CUDA_ERROR = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 15.77 GiB of which ..."
