@@ -4,7 +4,6 @@ import errno
 import hashlib
 import json
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
@@ -121,13 +120,13 @@ def check_can_be_written(folder) -> None:
         raise ValueError(f"cannot write to {folder}: {existing} is read-only")
 
 
-def check_new_folder(path, ignore: re.Pattern | None = None) -> None:
-    """Raise ValueError unless ``path`` is missing or a folder without files, except for names that match ``ignore``."""
+def check_new_folder(path) -> None:
+    """Raise ValueError unless ``path`` is missing or an empty folder."""
     problem: str | None
     if os.path.islink(path):
         problem = "is a link"
     elif os.path.isdir(path):
-        problem = "has files" if any(not (ignore and ignore.fullmatch(name)) for name in os.listdir(path)) else None
+        problem = "has files" if os.listdir(path) else None
     else:
         problem = "is not a folder" if os.path.lexists(path) else None
     if os.path.ismount(path):  # it cannot be replaced

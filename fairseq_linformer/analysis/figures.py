@@ -15,12 +15,9 @@ DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 
 def new_figure(width: float, height: float):
     """An empty figure, built without pyplot, which would look for a display."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), dpi=110, layout="constrained")
 
 
 def save_figure(figure, path) -> None:

@@ -29,7 +29,6 @@ Gaps in the proof, besides step 1:
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -60,43 +59,25 @@ def row_errors(head: Head, X: Tensor) -> dict[str, Tensor]:
     return {norm: error / (head.row_norms * size) for norm, size in sizes.items()}
 
 
-def candidates(head: Head, R: Tensor) -> dict[str, Tensor]:
-    """The outputs to compare, (n, d) each, by name: the proof's construction, and zero (F = 0)."""
-    proof = construction(head, R, proof_delta(R.size(1)))
-    return {"proof, delta = 2^-n": proof, "F = 0": torch.zeros_like(head.V)}
-
-
 def shares_within(
     head: Head, k: int, epsilon: float, draws: int, generator: torch.Generator
 ) -> dict[str, dict[str, list[float]]]:
-    """By candidate and norm of V, the share of rows within eps in each draw of R."""
+    """The share of rows within eps in each draw of R, by output, the proof's construction or zero (F = 0), and by norm
+    of V."""
     found: dict[str, dict[str, list[float]]] = {}
     for _ in range(draws):
-        for name, X in candidates(head, draw(k, head.V.size(0), generator)).items():
+        R = draw(k, head.V.size(0), generator)
+        proof = construction(head, R, proof_delta(R.size(1)))
+        for name, X in {"proof, delta = 2^-n": proof, "F = 0": torch.zeros_like(head.V)}.items():
             for norm, errors in row_errors(head, X).items():
                 share = float((errors <= epsilon).double().mean())
                 found.setdefault(name, {}).setdefault(norm, []).append(share)
     return found
 
 
-@dataclass(frozen=True)
-class StatedK:
-    """The theorem's k, with 1 for both Theta.
+def stated_k(n: int, d: int, epsilon: float) -> tuple[float, float]:
+    """Both branches of k = min{Theta(9 d log(d) / eps^2), 5 Theta(log(n) / eps^2)} with 1 for Theta.
 
-    Attributes:
-        of_d: 9 d log(d) / eps^2, the branch that is independent of n.
-        of_n: 5 log(n) / eps^2.
+    The smaller one is that of n unless n > exp(9 d log(d) / 5), which is e^30 for d = 8 and e^479 for d = 64.
     """
-
-    of_d: float
-    of_n: float
-
-    @property
-    def k(self) -> float:
-        """The smaller one: that of n unless n > exp(9 d log(d) / 5), which is e^30 for d = 8 and e^479 for d = 64."""
-        return min(self.of_d, self.of_n)
-
-
-def stated_k(n: int, d: int, epsilon: float) -> StatedK:
-    """Both branches of k = min{Theta(9 d log(d) / eps^2), 5 Theta(log(n) / eps^2)}."""
-    return StatedK(9 * d * math.log(d) / epsilon**2, 5 * math.log(n) / epsilon**2)
+    return 9 * d * math.log(d) / epsilon**2, 5 * math.log(n) / epsilon**2

@@ -238,12 +238,11 @@ def byte_rows(peaks: Mapping[Case, int]) -> Iterator[Row]:
     """Bytes, this project's over the others', and those with a local window over those without."""
     for case, size in peaks.items():
         yield Row(metric="bytes", **case.keys, **single(size, "bytes"))
-    for case, other in _pairs_with_others(peaks):
+    ratios = [("bytes_share", case, other, other.model) for case, other in _pairs_with_others(peaks)]
+    ratios += [("relative_bytes", case, other, "W = 0") for case, other in _pairs_without_window(peaks)]
+    for metric, case, other, baseline in ratios:
         share = single(peaks[case] / peaks[other], "ratio of bytes")
-        yield Row(metric="bytes_share", **case.keys, baseline=other.model, **share)
-    for case, other in _pairs_without_window(peaks):
-        share = single(peaks[case] / peaks[other], "ratio of bytes")
-        yield Row(metric="relative_bytes", **case.keys, baseline="W = 0", **share)
+        yield Row(metric=metric, **case.keys, baseline=baseline, **share)
 
 
 def _pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:

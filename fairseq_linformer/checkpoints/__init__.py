@@ -1,1 +1,1 @@
-"""Conversion of checkpoints: from RoBERTa and the authors' plugin, to another n or k, to and from ``transformers``."""
+"""Conversion of checkpoints: RoBERTa, the authors' plugin, another n or k, ``transformers``, ONNX."""

@@ -187,6 +187,15 @@ def write_model(folder: Path, checkpoint: dict[str, Any], files: Files) -> None:
         (folder / name).write_bytes(content)
 
 
+def open_session(graph: Path, threads: int) -> Any:
+    """Load a graph on the CPU; raises errors of many types, since those of ``onnxruntime`` have no common base."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+
+
 def find_companions(path, checkpoint: dict[str, Any]) -> Path:
     """The folder with dictionary and tokenizer of a checkpoint: its own, else that of the data it was trained on."""
     folder = Path(path).parent

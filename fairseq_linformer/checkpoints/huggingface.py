@@ -121,7 +121,7 @@ def read_exported_checkpoint(folder: Path, dictionary=None) -> tuple[dict[str, A
     )
     if dictionary or (folder / DICTIONARY).is_file():
         check_dictionary(Path(dictionary or folder / DICTIONARY), config.vocab_size, folder)
-    checkpoint, files = _build_checkpoint(config, state, cfg), read_companions(folder, dictionary)
+    checkpoint, files = _restore_checkpoint(config, state, cfg), read_companions(folder, dictionary)
     task = checkpoint["cfg"]["task"]
     if files and task.get("_name") == "sentence_prediction":  # the task reads dictionaries of its inputs and labels
         files[f"input0/{DICTIONARY}"] = files[DICTIONARY]
@@ -217,7 +217,7 @@ def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _build_checkpoint(
+def _restore_checkpoint(
     config: LinformerPreTrainedConfig, state: dict[str, torch.Tensor], exported: dict[str, Any]
 ) -> dict[str, Any]:
     """Build a checkpoint as fairseq saves it, without optimizer state.

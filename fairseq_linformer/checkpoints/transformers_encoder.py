@@ -28,8 +28,6 @@ from .transformers_loading import (
     read_weight_files,
 )
 
-FAIRSEQ_EPSILON = 1e-5
-"""Fixed epsilon of the layer norms of fairseq's RoBERTa."""
 _LM_HEAD = "encoder.lm_head."
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "gelu_pytorch_tanh": "gelu_accurate", "relu": "relu"}
 """Activation in ``transformers`` -> in fairseq."""

@@ -6,8 +6,6 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -61,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     """
     parser = build_parser()
     try:
-        with _exit_on_signals():
+        with handle((signal.SIGTERM, *hangup_signals()), _exit_with):  # so that temporary files are removed
             _run(parser, sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -108,12 +106,5 @@ def limit_spinning() -> None:
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
 
 
-@contextmanager
-def _exit_on_signals() -> Iterator[None]:
-    """Raise SystemExit on SIGTERM and SIGHUP (except under nohup), so that temporary files are removed."""
-
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
-        sys.exit(128 + number)
-
-    with handle((signal.SIGTERM, *hangup_signals()), leave):
-        yield
+def _exit_with(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)

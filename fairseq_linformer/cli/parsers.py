@@ -124,11 +124,6 @@ def add_truncation(parser: Any, default: str | None, note: str = "") -> None:
     )
 
 
-def add_results(parser: Any, default: str | None = "results", note: str = "") -> None:
-    """Add ``--results``."""
-    parser.add_argument("--results", default=default, metavar="FOLDER", help=f"folder of records{note}")
-
-
-def add_runs(parser: Any, default: str | None = "runs", note: str = "") -> None:
+def add_runs(parser: Any, default: str = "runs") -> None:
     """Add ``--runs``."""
-    parser.add_argument("--runs", default=default, metavar="FOLDER", help=f"folder that contains the run folders{note}")
+    parser.add_argument("--runs", default=default, metavar="FOLDER", help="folder that contains the run folders")

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from types import ModuleType
 
-from .parsers import add_command, add_results, add_runs, flag_of
+from .parsers import add_command, add_runs, flag_of
 
 INPUTS = ("data", "tasks", "encoder", "source")
 
@@ -48,7 +48,7 @@ def add_parser(commands) -> None:
         help="text for figure-1 on an encoder, as for `prepare pretraining`; repeat for several",
     )
     add_runs(parser, "runs/reproduce")
-    add_results(parser)
+    parser.add_argument("--results", default="results", metavar="FOLDER", help="folder of results")
     parser.set_defaults(run=_reproduce)
 
 

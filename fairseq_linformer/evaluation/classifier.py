@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checkpoints.files import ONNX_GRAPH, find_companions, get_cfg_section
+from ..checkpoints.files import ONNX_GRAPH, find_companions, get_cfg_section, open_session
 from ..checkpoints.models import build_model, open_checkpoint
-from ..checkpoints.onnx_session import open_session
 from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
 from ..data.manifest import MANIFEST
 from ..data.tokenizer import Tokenizer, load_tokenizer

@@ -6,8 +6,8 @@ common rate the noise soon outweighs them, the sooner the larger n. This is the 
 matrix is proportional to 1 / fan-in, which here is n rather than the width of the model.
 
 Measured with headwise sharing, starting from window averages; perplexity, mean of three seeds. From a converted
-RoBERTa, k = n / 2, 400 updates on Wikipedia (results/projections-converted.json); from scratch, k = n / 4, 1,500 to
-2,500 updates on other text (results/projections-scratch.json):
+RoBERTa, k = n / 2, 400 updates on Wikipedia; from scratch, k = n / 4, 1,500 to 2,500 updates on other text
+(results/initialization):
 
     rate    n = 128    256    512        rate    n = 16      32      64
     1/4        43.7   49.1   72.2        1         96.8   143.4   211.2
@@ -17,7 +17,7 @@ RoBERTa, k = n / 2, 400 updates on Wikipedia (results/projections-converted.json
 
 The best rate falls roughly as 1 / n: 1 to 1/4 at n = 16, 1/4 at 32, 1/4 to 1/16 at 64 and at 128 (where seeds differ by
 more), 1/16 at 256, between 1/16 and 1/64 at 512. Sharing and k hardly change it: at n = 512, 1/16 or 1/64 is the best,
-or equal to it, for all four kinds of sharing (one seed, results/projections-sharing.json).
+or equal to it, for all four kinds of sharing (one seed).
 """
 
 

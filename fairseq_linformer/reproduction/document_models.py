@@ -127,8 +127,8 @@ def _build_classifier(config: LinformerConfig) -> Any:
 
 
 def _open_graph(path: Path) -> Call:
+    from ..checkpoints.files import open_session
     from ..checkpoints.onnx_graph import INPUTS, OUTPUT
-    from ..checkpoints.onnx_session import open_session
 
     session = open_session(path, torch.get_num_threads())
 

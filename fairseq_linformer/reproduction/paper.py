@@ -3,23 +3,12 @@
 Its figures print no numbers; the claims in ``experiments/`` state what the text says about them.
 """
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Complexity:
-    """A row of Table 1."""
-
-    per_layer: str
-    sequential: str
-
-
-TABLE_1: dict[str, Complexity] = {
-    "recurrent": Complexity("O(n)", "O(n)"),
-    "transformer": Complexity("O(n^2)", "O(1)"),
-    "sparse": Complexity("O(n sqrt(n))", "O(1)"),
-    "reformer": Complexity("O(n log(n))", "O(log(n))"),
-    "linformer": Complexity("O(n)", "O(1)"),
+TABLE_1: dict[str, tuple[str, str]] = {
+    "recurrent": ("O(n)", "O(n)"),
+    "transformer": ("O(n^2)", "O(1)"),
+    "sparse": ("O(n sqrt(n))", "O(1)"),
+    "reformer": ("O(n log(n))", "O(log(n))"),
+    "linformer": ("O(n)", "O(1)"),
 }
 """Table 1: complexity per layer and minimum number of sequential operations."""
 

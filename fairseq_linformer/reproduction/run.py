@@ -90,7 +90,7 @@ class Model:
             "projection": self.projection,
             "projection_init": self.start,
             "projection_lr_scale": self.rate,
-            "local_window": self.local_window or None,
+            "local_window": self.local_window,
         }
         return {name: value for name, value in values.items() if value is not None}
 

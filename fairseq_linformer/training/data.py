@@ -11,9 +11,9 @@ from ..data.tasks import OWN, Task
 from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS
-from ..evaluation.classifier import LABELS
+from ..evaluation.classifier import LABELS, read_manifest
 from ..evaluation.encoded_rows import is_prepared, read_prepared_task
-from ..files import check_data_path, read_json
+from ..files import check_data_path
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary
 from .initial_checkpoint import InitialCheckpoint
@@ -68,7 +68,7 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
     Returns:
         The manifest; empty if there is none.
     """
-    manifest: dict[str, Any] = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+    manifest = read_manifest(folder)
     if manifest.get("task", task.name) != task.name:
         raise ValueError(f"{folder} must be a folder of {task.name}, got {manifest['task']}; choose another --data")
     check_complete(task, folder)
@@ -94,18 +94,14 @@ def check_complete(task: Task, folder: Path) -> None:
 
 def describe_data(folder) -> str:
     """Describe rows, sources (with checksums) and tokenizer. Results store and compare this text: never change it."""
-    path = Path(folder) / MANIFEST
-    manifest = read_json(path) if path.is_file() else {}
+    manifest = read_manifest(folder)
     if not {"splits", "source", "tokenizer"} <= set(manifest):
         return "a folder that does not say"
     rows = ", ".join(f"{counts['written']:,} rows of {split}" for split, counts in manifest["splits"].items())
     if truncated := _num_truncated(manifest):
         rows += f", {truncated:,} of them cut to {manifest.get('max_positions')} positions ({manifest.get('cut')})"
     source = manifest["source"]
-    checksums = source.get("sha256", {})
-    if not isinstance(checksums, dict):  # text prepared by an earlier version
-        checksums = {"all": checksums}
-    files = ", ".join(f"{name} {checksum[:12]}" for name, checksum in checksums.items())
+    files = ", ".join(f"{name} {checksum[:12]}" for name, checksum in source.get("sha256", {}).items())
     files = files or f"{source.get('name')} at {source.get('revision')}"
     return f"{rows}; {source['kind']}, {files}; {manifest['tokenizer']['name']}"
 

@@ -46,7 +46,7 @@ def test_options():
     assert options["--compressed"] == "4" and options["--num-classes"] == "3"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_processes_of_both_plugins(monkeypatch):
     """Each model trains in its own process, because two have the same name. The last of two equal options counts."""
     logs = []
@@ -60,7 +60,7 @@ def test_processes_of_both_plugins(monkeypatch):
     assert ["'_name': 'fused_adam'" in log for log, _ in logs] == [True, False]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_finetuning_processes(pieces):
     rows = Rows(processes([Case("ours", 16, 4)], 2, SETUP, updates=2, data=str(pieces), classes=2))
     assert rows.find("tokens_per_second", model="ours", n=16).value > 0

@@ -72,7 +72,7 @@ def test_from_an_encoder_to_a_linformer(encoder, text, tmp_path, capsys):
         run(encoder, out, text, *options, "--max-update", 61)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_mixed_precision(encoder, text, tmp_path):
     """The same data and parameters with another rounding learn as much."""
     reports = []

@@ -7,6 +7,7 @@ import torch
 
 from fairseq_linformer.reproduction import comparison
 from fairseq_linformer.reproduction import run as run_module
+from fairseq_linformer.reproduction.encoder import EncoderModel
 from fairseq_linformer.reproduction.experiments import figure_3, initialization, local_window, table_2
 from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import (
@@ -191,3 +192,8 @@ def test_curve_of_a_resumed_run(tmp_path):
     (logs / "reproduce.txt").write_text(line.format(8, 2) + line.format(7, 4) + line.format(6.55555, 4))
     assert Trained(tmp_path, Model(16)).curve() == [(2, 8.0), (4, 6.5556)]
     assert DONE == "done"
+
+
+def test_a_model_without_a_local_window_says_so():
+    """A conversion has a local window of 16 unless it is set."""
+    assert EncoderModel(128, 32).options["local_window"] == 0

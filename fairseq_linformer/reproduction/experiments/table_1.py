@@ -164,11 +164,10 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 def tables(results: Sequence[Result]) -> list[Table]:
     rows, cells = join(results), []
     for family, models in FAMILIES.items():
-        printed = paper.TABLE_1[family]
         for model in models:
             ours = exponent(rows, model)
             text = "-" if ours is None else f"n^{ours.value:.2f} [{ours.low:.2f}, {ours.high:.2f}]"
-            cells.append([family, printed.per_layer, printed.sequential, model, text])
+            cells.append([family, *paper.TABLE_1[family], model, text])
     columns = ["family", "per layer (paper)", "sequential (paper)", "model", "time of a layer"]
     title = (
         "Complexity as printed, and the exponent of n in the measured time (a recurrent model's grows because fewer "

@@ -29,7 +29,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ...checkpoints.files import LAST, MODEL, read_checkpoint, replace_checkpoint
+from ...checkpoints.files import LAST, MODEL
 from ...data.tasks import TASKS
 from ...training.finetune import FinetuningJob, finetune, open_job
 from ...training.job import TrainingJob
@@ -269,10 +269,7 @@ def finetune_encoder(
 
 
 def delete_unscored(scored: Path) -> None:
-    """Delete a run's other checkpoints, and the optimizer state of the scored one: there are over a hundred runs."""
-    checkpoint = read_checkpoint(scored)
-    if checkpoint.pop("last_optimizer_state", None) is not None:
-        replace_checkpoint(checkpoint, scored)
+    """Delete a run's other checkpoints: there are over a hundred runs."""
     for path in scored.parent.glob("*.pt*"):
         if path != scored:
             path.unlink()

@@ -27,7 +27,7 @@ TITLE, WHERE = "Theorem 2", "Theorem 2, appendix B"
 SAYS = "linear attention: E and F of a k that does not depend on n"
 PARTS: Parts = {scale: {"heads": ()} for scale in SIZES}
 PROOF, NOTHING = "proof, delta = 2^-n", "F = 0"
-"""Approximations of P V, as ``analysis.theorem2.candidates`` names them."""
+"""Approximations of P V, as ``analysis.theorem2.shares_within`` names them."""
 MIN_K = 16
 MIN_SHARE = 0.9
 NORMS = {"spectral": "2", "frobenius": "F"}
@@ -42,7 +42,7 @@ def measure(lengths: list[int], width: int, draws: int) -> Iterator[Row]:
     least 3."""
     generator = torch.Generator().manual_seed(SEED + 1)  # R is independent of the heads
     for n, head in zip(lengths, build_heads(random_head, lengths, width, SEED)):
-        stated = math.ceil(theorem2.stated_k(n, width, EPSILON).k)
+        stated = math.ceil(min(theorem2.stated_k(n, width, EPSILON)))
         for k in sorted({*powers_of_two(MIN_K, n), min(n, stated)}):
             shares = theorem2.shares_within(head, k, EPSILON, max(3, draws // 10), generator)
             for approximation, norm in itertools.product((PROOF, NOTHING), NORMS):
@@ -54,7 +54,7 @@ def measure(lengths: list[int], width: int, draws: int) -> Iterator[Row]:
 def at_stated_k(rows: Rows, norm: str) -> list[tuple[Row, Row]]:
     """Shares of rows within eps at the theorem's own k: with the E and F of the proof, and with F = 0."""
     proof, nothing = (rows.select(f"{norm}_within_eps", approximation=each) for each in (PROOF, NOTHING))
-    stated = [math.ceil(theorem2.stated_k(row.n, row.head_dim, EPSILON).k) for row in proof]
+    stated = [math.ceil(min(theorem2.stated_k(row.n, row.head_dim, EPSILON))) for row in proof]
     return [(row, other) for row, other, k in zip(proof, nothing, stated, strict=True) if row.k == k]
 
 
@@ -73,7 +73,7 @@ def branches(rows: Rows) -> list[str]:
     """What the theorem's other expression for k would be."""
     return [
         f"n = {row.n:,}, d = {row.head_dim}, either norm: k = {row.k} is 5 log(n) / eps^2; "
-        f"9 d log(d) / eps^2 would be {theorem2.stated_k(row.n, row.head_dim, EPSILON).of_d:,.0f}"
+        f"9 d log(d) / eps^2 would be {theorem2.stated_k(row.n, row.head_dim, EPSILON)[0]:,.0f}"
         for row, _ in at_stated_k(rows, "spectral")
     ]
 
