@@ -80,10 +80,10 @@ def is_fairseq_checkpoint(checkpoint) -> bool:
 
 
 def find_checkpoint(checkpoint: str) -> str:
-    """What a command's CHECKPOINT means: in a run folder the scored checkpoint, else the best, else the last; another
-    path or hub name is unchanged."""
+    """What a command's CHECKPOINT means: in a run folder the scored checkpoint, else the best, else the last; ``MODEL``
+    in a folder that ``convert`` wrote; another path or hub name is unchanged."""
     folder = Path(checkpoint)
-    found = [folder / part / name for part in ("checkpoints", "") for name in (BEST, LAST)]
+    found = [folder / part / name for part in ("checkpoints", "") for name in (BEST, LAST)] + [folder / MODEL]
     if (folder / RESULT).is_file():
         found = [folder / read_json(folder / RESULT)["checkpoint"]]
     return next((str(path) for path in found if path.is_file()), checkpoint)

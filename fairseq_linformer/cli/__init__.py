@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from types import FrameType
 from typing import NoReturn
 
@@ -84,6 +85,7 @@ def _run(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     options.sbatch_options = rest if getattr(options, "slurm", False) else []
     if rest and not options.sbatch_options:
         options.parser.error(f"unrecognized arguments: {' '.join(' '.join(rest).splitlines())}")
+    warnings.filterwarnings("ignore", "'pin_memory' argument")  # that fairseq sets, also on a CPU
     # fairseq configures the root logger to print everything.
     logging.basicConfig()
     logging.getLogger().setLevel(logging.WARNING)

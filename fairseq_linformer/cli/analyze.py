@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from .parsers import add_command, add_subcommands, add_tokenizer, tokenizer_files
+from .parsers import add_command, add_device, add_subcommands, add_tokenizer, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -66,7 +66,7 @@ def _add_model(parser) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="fairseq checkpoint, transformers folder, or model name on the Hugging Face hub",
+        help="fairseq checkpoint, run folder, transformers folder, or model name on the Hugging Face hub",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
     parser.add_argument(
@@ -78,7 +78,7 @@ def _add_model(parser) -> None:
         help="none: split the text every n tokens, as in masked_lm; eos: one sentence per line or row (default: eos "
         "for JSON lines and parquet, otherwise none)",
     )
-    parser.add_argument("--device", default="cpu", help="PyTorch device: cpu, cuda, cuda:1, ...")
+    add_device(parser, "cpu")
     place = "next to the checkpoint"
     parser.add_argument("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {place})")
     add_tokenizer(parser, default=place)

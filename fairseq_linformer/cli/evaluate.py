@@ -5,7 +5,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .parsers import add_command, add_tokenizer, add_truncation, explicit_options, reject_options, tokenizer_files
+from .parsers import (
+    add_command,
+    add_device,
+    add_tokenizer,
+    add_truncation,
+    explicit_options,
+    reject_options,
+    tokenizer_files,
+)
 
 FAIRSEQ_OPTIONS = ("head", "dictionary", "labels", "truncation", "tokenizer")
 FILE_OPTIONS = ("format", "text_column", "label_column")
@@ -35,7 +43,7 @@ def add_parser(commands) -> None:
     )
     data.add_argument("--perplexity", metavar="DATA-BIN", help="compute masked-LM perplexity on this folder instead")
     parser.add_argument("--split", help="split to evaluate (default: valid)")
-    parser.add_argument("--device", help="device: cpu, cuda or cuda:N (default: cuda if available)")
+    add_device(parser, note=" (default: cuda if available)")
     parser.add_argument(
         "--max-tokens",
         type=int,

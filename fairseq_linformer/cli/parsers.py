@@ -36,7 +36,7 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         is_flag = isinstance(action.default, bool)
-        if is_flag or action.default in (None, []) or "default" in (action.help or ""):
+        if is_flag or action.default in (None, [], "") or "default" in (action.help or ""):
             return action.help
         return super()._get_help_string(action)
 
@@ -101,7 +101,24 @@ def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
     return parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
 
 
-def add_tokenizer(parser: Any, default: str = "") -> None:
+def add_device(parser: Any, default: str | None = None, note: str = "") -> None:
+    """Add ``--device``."""
+    parser.add_argument(
+        "--device", type=usable_device, default=default, help=f"PyTorch device: cpu, cuda, cuda:1, ...{note}"
+    )
+
+
+def usable_device(text: str) -> str:
+    import torch
+
+    try:
+        torch.empty(0, device=text)
+    except (RuntimeError, AssertionError):
+        raise argparse.ArgumentTypeError(f"must be one that PyTorch can use, such as cpu, got {text!r}") from None
+    return text
+
+
+def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> None:
     """Add ``--tokenizer``; ``tokenizer_files`` reads it.
 
     Args:
@@ -109,7 +126,7 @@ def add_tokenizer(parser: Any, default: str = "") -> None:
     """
     kinds = "tokenizer.json, sentencepiece model, or a folder with one or with GPT-2's encoder.json and vocab.bpe"
     note = f" (default: {default})" if default else ""
-    parser.add_argument("--tokenizer", metavar="PATH", help=kinds + note)
+    parser.add_argument("--tokenizer", required=required, metavar="PATH", help=kinds + note)
 
 
 def tokenizer_files(options: argparse.Namespace) -> TokenizerFiles | None:

@@ -152,7 +152,7 @@ def _add_own(subcommands) -> None:
 
 def _add_rows(parser) -> None:
     """Add the options of all tasks."""
-    add_tokenizer(parser)
+    add_tokenizer(parser, required=True)
     parser.add_argument(
         "--max-positions",
         type=int,

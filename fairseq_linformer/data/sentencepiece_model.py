@@ -16,6 +16,7 @@ from ..files import new_folder, write_lines
 from .documents import load_documents, split_paragraphs
 from .manifest import describe_source, write_manifest
 from .sources import locate_source, parse_source
+from .tokenizer_files import TRAINED_MODEL
 from .tokenizer_json import SYMBOLS
 
 
@@ -78,10 +79,10 @@ def prepare_sentencepiece(
     options = {"vocab_size": vocab_size, "sample_mib": sample_mib, "model_type": model_type, "fold_case": fold_case}
     described = [describe_source(source) for source in located]
     with new_folder(out) as folder:
-        (folder / "spm.model").write_bytes(model)
+        (folder / TRAINED_MODEL).write_bytes(model)
         write_dictionary(model, folder / "dict.txt")
         write_manifest(folder, {"options": options, "sources": described, "sample": {"bytes": num_bytes}})
-    return f"{out}/spm.model: {vocab_size} pieces, trained on {num_bytes / 1e6:.1f} MB"
+    return f"{out}/{TRAINED_MODEL}: {vocab_size} pieces, trained on {num_bytes / 1e6:.1f} MB"
 
 
 def _size(line: str) -> int:

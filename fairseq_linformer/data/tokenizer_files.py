@@ -9,6 +9,8 @@ SENTENCEPIECE_FILE = "sentencepiece.bpe.model"
 TOKENIZER_JSON = "tokenizer.json"
 """File names of fairseq, and the last one of ``transformers``."""
 TOKENIZER_FILES = (SENTENCEPIECE_FILE, *GPT2_FILES, TOKENIZER_JSON)
+TRAINED_MODEL = "spm.model"
+"""A model that ``prepare sentencepiece`` trained."""
 FILES_TEXT = f"{SENTENCEPIECE_FILE}, {TOKENIZER_JSON}, or {' with '.join(GPT2_FILES)}"
 
 
@@ -34,11 +36,15 @@ def open_tokenizer_files(path) -> TokenizerFiles:
     """The tokenizer that a user names: a ``tokenizer.json``, a sentencepiece model, or a folder with either or with
     GPT-2's files."""
     path = Path(path)
-    if not path.is_dir():
-        return TokenizerFiles("tokenizer_json" if path.suffix == ".json" else "sentencepiece", path)
-    if files := find_tokenizer_files(path):
+    if not path.exists():
+        raise ValueError(f"--tokenizer {path} does not exist")
+    if path.is_dir() and (files := find_tokenizer_files(path)):
         return files
-    raise ValueError(f"{path} has no tokenizer ({FILES_TEXT})")
+    if path.is_dir():  # that ``prepare sentencepiece`` wrote
+        path /= TRAINED_MODEL
+    if not path.exists():
+        raise ValueError(f"{path.parent} has no tokenizer ({TRAINED_MODEL}, {FILES_TEXT})")
+    return TokenizerFiles("tokenizer_json" if path.suffix == ".json" else "sentencepiece", path)
 
 
 def find_tokenizer_files(folder) -> TokenizerFiles | None:

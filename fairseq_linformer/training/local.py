@@ -55,8 +55,9 @@ def train(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
     if status != 0:
         last = job.folder / CHECKPOINTS / LAST
         saved = f"the last checkpoint is {last}" if last.exists() else "no checkpoint was saved"
-        failure = last_line[:300] or f"status {status}"
-        raise ValueError(f"training {job.name} failed: {failure}; {saved}; the log is {job.folder / LOGS / LOG}")
+        failure, path = last_line[:300] or f"status {status}", job.folder / LOGS / LOG
+        log = f"; the log is {path}" if path.exists() else ""
+        raise ValueError(f"training {job.name} failed: {failure}; {saved}{log}")
 
 
 def start_worker(job: TrainingJob) -> subprocess.Popen:
@@ -87,6 +88,7 @@ def show_progress(bar: tqdm, line: str) -> None:
     if not (parsed := parse_line(line)):
         return
     split, stats = parsed
+    bar.delay = 0  # something has happened: the bar stays when it closes
     values = {key.removeprefix(f"{split}_"): value for key, value in stats.items()}
     if split not in ("train_inner", "train"):
         scores = ", ".join(f"{key} {value:g}" for key, value in values.items() if key.endswith(_SCORES))

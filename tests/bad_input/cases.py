@@ -59,8 +59,9 @@ CASES: list[Case] = [
         """
         out --source text.txt -> required: --tokenizer
         out --source text.txt --tokenizer bad/noise.model -> noise.model
-        out --source text.txt --tokenizer bad/folder -> bad/folder has no tokenizer \\(sentencepiece
+        out --source text.txt --tokenizer bad/folder -> bad/folder has no tokenizer \\(spm.model
         out --source text.txt --tokenizer text.txt -> text.txt is not a SentencePiece model
+        out --source text.txt --tokenizer nowhere -> --tokenizer nowhere does not exist
         bad/full --source text.txt --tokenizer spm.model -> bad/full must be a new or empty folder
         """,
     ),
@@ -149,6 +150,7 @@ CASES: list[Case] = [
         --predictions nowhere/p.tsv -> nowhere
         --json s.jsonl --predictions s.jsonl -> --json.*s.jsonl
         --max-tokens 0 -> --max-tokens.* 0
+        --device tpu -> --device: must be one that PyTorch can use, such as cpu, got .tpu.
         --split test -> --split.*rows.tsv
         --seed 3 -> --seed.*--perplexity
         --stride 99 -> --stride must
