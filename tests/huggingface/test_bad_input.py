@@ -14,7 +14,7 @@ from fairseq_linformer.checkpoints import huggingface
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.checkpoints.onnx_export import to_onnx
-from fairseq_linformer.data.tokenizer_files import open_tokenizer_files
+from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 from fairseq_linformer.huggingface import LinformerForMaskedLM
 
 from .. import fairseq_commands
@@ -74,7 +74,7 @@ def test_checkpoints(spoil, named, source, tmp_path):
 @pytest.mark.slow
 def test_tokenizer_files(source, tmp_path):
     path, out = source / "checkpoint_last.pt", tmp_path / "out"
-    words = open_tokenizer_files(tmp_path / "words.json")
+    words = TokenizerFiles("tokenizer_json", tmp_path / "words.json")
     rejected(lambda: to_huggingface(path, out, tokenizer=False, tokenizer_files=words), "--tokenizer", tmp_path)
     (source / "sentencepiece.bpe.model").unlink()
     to_huggingface(path, tmp_path / "found")  # with the tokenizer of the data

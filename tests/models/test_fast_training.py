@@ -43,7 +43,7 @@ def test_what_is_compiled_is_all_of_the_layer(local_window):
     assert dropped.isfinite().all() and not torch.allclose(dropped, plain(tokens)[0])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_compiled_training_is_the_same(mlm_data, tmp_path):
     """The real compiler, on one layer, as each takes seconds; the checkpoint omits it and has the same names."""
     options = [*NO_DROPOUT, "--encoder-layers", "1"]

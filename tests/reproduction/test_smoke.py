@@ -59,7 +59,7 @@ def runs(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
-LONG = dict.fromkeys([("int8", "imdb"), ("long-documents", "documents")], pytest.mark.nightly)
+LONG = dict.fromkeys([("int8", "imdb"), ("int8", "speed"), ("long-documents", "documents")], pytest.mark.nightly)
 
 
 @pytest.mark.parametrize("name, part", [pytest.param(*run, marks=LONG.get(run, ()), id="-".join(run)) for run in RUNS])
