@@ -215,8 +215,7 @@ def _build_each(
 
 
 def ratio_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
-    """How many times as fast as the others this project's models are, and how many times as long as without it they
-    take with a local window."""
+    """The speedup over other models, and the time with a local window relative to that without it."""
     for case, other in _pairs_with_others(times):
         faster = ratio(times[other], times[case])
         yield Row(metric="time_ratio", **case.keys, baseline=other.model, **faster)

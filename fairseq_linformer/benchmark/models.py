@@ -29,7 +29,7 @@ from ..modules import LinformerEncoder
 from ..modules.attention import gather_positions
 from .encoders import build_transformer
 
-FEATURES, MASKED_LM, CLASSIFY = TASKS = ("features", "masked_lm", "classify")
+FEATURES, MASKED_LM, CLASSIFY = ("features", "masked_lm", "classify")
 NUM_CLASSES = 2
 BIGBIRD_FULL = 704
 """Up to this length BigBirdModel of ``transformers`` uses full attention: (5 + 2 random blocks) * block size."""
@@ -306,7 +306,7 @@ TRAINABLE: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
     "lucidrains": _build_lucidrains,
     "linformer-pytorch": _build_linformer_pytorch,
 }
-"""Builder of each model that has losses from the Linformer's configuration and one of ``TASKS``."""
+"""Builder of each model that has losses from the Linformer's configuration and a task."""
 MODELS: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
     **TRAINABLE,
     "recurrent": lambda c, task: Recurrent(c),

@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
     @property
     def keys(self) -> dict[str, Any]:
-        """What a row says of it."""
+        """The keys of its rows: the fields that are set."""
         return {name: value for name, value in self._asdict().items() if value}
 
 

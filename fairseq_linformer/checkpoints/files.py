@@ -14,7 +14,7 @@ from ..data.tokenizer_files import DICTIONARY, find_tokenizer_files
 from ..files import open_atomic, read_json
 from ..models.fairseq_fixes import check_settings, load_weights_only
 from ..models.options import resolve_options, to_linformer_config
-from ..models.shapes import EMBEDDINGS, OLD_BUFFERS, PADDING_IDX
+from ..models.shapes import EMBEDDINGS, PADDING_IDX, drop_old_buffers
 from .transformers_loading import WEIGHTS
 
 MODEL = "model.pt"
@@ -55,8 +55,7 @@ def read_checkpoint(path) -> dict[str, Any]:
                 f"{path} must be a checkpoint of linformer_roberta or roberta, got architecture "
                 f"{get_architecture(checkpoint)!r} without sentence_encoder.{name}.weight"
             )
-    for buffer in OLD_BUFFERS:
-        checkpoint["model"].pop(buffer, None)
+    drop_old_buffers(checkpoint["model"])
     return checkpoint
 
 
@@ -198,10 +197,11 @@ def open_session(graph: Path, threads: int) -> Any:
 
 def find_companions(path, checkpoint: dict[str, Any]) -> Path:
     """The folder with dictionary and tokenizer of a checkpoint: its own, else that of the data it was trained on."""
-    folder = Path(path).parent
-    data = Path(str(get_cfg_section(checkpoint, "task").get("data") or folder).split(os.pathsep)[0])
-    is_in_data = find_tokenizer_files(data) and (data / DICTIONARY).is_file()
-    return data if is_in_data and not find_tokenizer_files(folder) else folder
+    folder, data = Path(path).parent, get_cfg_section(checkpoint, "task").get("data")
+    if not data or find_tokenizer_files(folder):
+        return folder
+    first = Path(str(data).split(os.pathsep)[0])
+    return first if find_tokenizer_files(first) and (first / DICTIONARY).is_file() else folder
 
 
 def read_companions(folder: Path, dictionary=None) -> Files:

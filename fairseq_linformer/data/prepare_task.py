@@ -28,6 +28,7 @@ from .tables import Row
 from .task_sources import TaskFiles, check_unusable, read_task_rows
 from .tasks import Task
 from .tokenizer import EOS, FIRST_ID, UNK, Tokenizer
+from .tokenizer_files import DICTIONARY
 from .truncation import MAX_POSITIONS, TRUNCATIONS, check_truncation, truncate
 
 SAMPLE_SEED = 1
@@ -69,11 +70,11 @@ def prepare_task(
                 rows = _sample(rows, kind, num_rows[kind])
             splits[split] = _write_split(task, source, split, rows, folder, tokenizer, max_positions, truncation)
         for i in range(task.num_inputs):
-            write_lines(folder / f"input{i}" / "dict.txt", tokenizer.dictionary)
+            write_lines(folder / f"input{i}" / DICTIONARY, tokenizer.dictionary)
         for name, content in tokenizer.model_files.items():
             (folder / name).write_bytes(content)
         if task.classes:
-            write_lines(folder / "label" / "dict.txt", (f"{name} 1" for name in task.class_names))
+            write_lines(folder / "label" / DICTIONARY, (f"{name} 1" for name in task.class_names))
         manifest = {
             "task": task.name,
             "license": task.license,

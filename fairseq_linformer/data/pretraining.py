@@ -26,7 +26,7 @@ from .documents import BATCH_DOCUMENTS, import_datasets, load_documents, split_p
 from .manifest import describe_source, write_manifest
 from .sources import MAX_SHARDS, VALID_SHARE, locate_source, parse_source
 from .tokenizer import FIRST_ID, GPT2, UNK, Tokenizer, entry_names, load_tokenizer
-from .tokenizer_files import TokenizerFiles
+from .tokenizer_files import DICTIONARY, TokenizerFiles
 
 MIN_VALID_TOKENS = 50_000
 
@@ -66,12 +66,13 @@ def prepare_corpus(
     hashes = np.stack([corpus.data.column(name).to_numpy() for name in ("high", "low")], axis=1)
     is_first = _find_first(hashes)
     with new_folder(out) as folder:
-        splits, counts = _write_splits(corpus, hashes, is_first, folder, valid_share, shards)
         entries = tokenizer.dictionary
+        counts = np.zeros(FIRST_ID + len(entries), np.int64)
+        splits = _write_splits(corpus, hashes, is_first, folder, valid_share, shards, counts)
         if not isinstance(tokenizer, GPT2):  # whose dict.txt has RoBERTa's counts
             entries = [f"{name} {counts[i]}" for i, name in enumerate(entry_names(entries), FIRST_ID)]
         for i in range(shards):
-            write_lines(folder / f"shard{i}/dict.txt", entries)
+            write_lines(folder / f"shard{i}/{DICTIONARY}", entries)
             for name, model in tokenizer.model_files.items():
                 (folder / f"shard{i}" / name).write_bytes(model)
         ends = np.cumsum([len(dataset) for dataset in encoded])
@@ -147,9 +148,16 @@ def _find_first(hashes: np.ndarray) -> np.ndarray:
 
 
 def _write_splits(
-    corpus, hashes: np.ndarray, is_kept: np.ndarray, folder: Path, valid_share: float, shards: int
-) -> tuple[dict[str, dict[str, int]], Counter[int]]:
-    """Write ``shardI/train`` and ``shard0/valid``; returns the counts of each split, and of each token for training."""
+    corpus,
+    hashes: np.ndarray,
+    is_kept: np.ndarray,
+    folder: Path,
+    valid_share: float,
+    shards: int,
+    token_counts: np.ndarray,
+) -> dict[str, dict[str, int]]:
+    """Write ``shardI/train`` and ``shard0/valid``; returns the counts of each split, and adds those of each training
+    token to ``token_counts`` (V,)."""
     prefixes = {"valid": "shard0/valid", **{f"train{i}": f"shard{i}/train" for i in range(shards)}}
     counts: dict[str, Counter[str]] = {name: Counter() for name in prefixes}
     # 0 for validation, 1 + shard for training, -1 for duplicates.
@@ -158,15 +166,15 @@ def _write_splits(
     targets = np.where(is_kept, targets, -1)
     dtype = np.dtype(corpus.features["ids"].feature.dtype)
     writers = [BinarizedWriter(folder / prefix, dtype) for prefix in prefixes.values()]
-    start, tokens = 0, Counter[int]()
+    start = 0
     for batch in corpus.with_format("arrow").iter(BATCH_DOCUMENTS):
         batch_targets = targets[start : start + len(batch)]
         for target in np.unique(batch_targets[batch_targets >= 0]):
             part = batch.filter(batch_targets == target)
             ids, sizes = (part.column(name).combine_chunks().flatten().to_numpy() for name in ("ids", "sizes"))
             writers[target].add(ids, sizes)
-            if target:
-                tokens.update(dict(zip(*(each.tolist() for each in np.unique(ids, return_counts=True)))))
+            if target != 0:
+                token_counts += np.bincount(ids, minlength=len(token_counts))
             counts[list(prefixes)[target]].update(
                 documents=len(part),
                 paragraphs=len(sizes) - len(part),
@@ -180,7 +188,7 @@ def _write_splits(
             raise ValueError(_describe_empty(name, int(is_kept.sum())))
     for writer in writers:
         writer.finish()
-    return {name: dict(count) for name, count in counts.items()}, tokens
+    return {name: dict(count) for name, count in counts.items()}
 
 
 def _describe_empty(split: str, documents: int) -> str:

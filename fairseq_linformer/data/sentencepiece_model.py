@@ -16,7 +16,7 @@ from ..files import new_folder, write_lines
 from .documents import load_documents, split_paragraphs
 from .manifest import describe_source, write_manifest
 from .sources import locate_source, parse_source
-from .tokenizer_files import TRAINED_MODEL
+from .tokenizer_files import DICTIONARY, TRAINED_MODEL
 from .tokenizer_json import SYMBOLS
 
 
@@ -80,7 +80,7 @@ def prepare_sentencepiece(
     described = [describe_source(source) for source in located]
     with new_folder(out) as folder:
         (folder / TRAINED_MODEL).write_bytes(model)
-        write_dictionary(model, folder / "dict.txt")
+        write_dictionary(model, folder / DICTIONARY)
         write_manifest(folder, {"options": options, "sources": described, "sample": {"bytes": num_bytes}})
     return f"{out}/{TRAINED_MODEL}: {vocab_size} pieces, trained on {num_bytes / 1e6:.1f} MB"
 

@@ -82,7 +82,7 @@ def read_lines(
             if line.strip():
                 yield number, _parse_json(line)
         return
-    rows = _split_csv(name, lines) if kind == "csv" else split_tsv(lines)
+    rows = _split_csv(name, lines) if kind == "csv" else _split_tsv(lines)
     header = columns if columns is not None else next(rows, (0, []))[1]
     check_header(name, header)
     for number, fields in rows:
@@ -98,7 +98,7 @@ def check_header(name, columns: Sequence[str]) -> None:
         raise ValueError(f"{name} has a duplicate column: {', '.join(columns)}")
 
 
-def split_tsv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+def _split_tsv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """The number and the fields of each line that is not empty."""
     for number, line in enumerate(lines, 1):
         if text := line.removesuffix("\n").removesuffix("\r"):

@@ -38,13 +38,13 @@ def open_tokenizer_files(path) -> TokenizerFiles:
     path = Path(path)
     if not path.exists():
         raise ValueError(f"--tokenizer {path} does not exist")
-    if path.is_dir() and (files := find_tokenizer_files(path)):
+    if not path.is_dir():
+        return TokenizerFiles("tokenizer_json" if path.suffix == ".json" else "sentencepiece", path)
+    if files := find_tokenizer_files(path):
         return files
-    if path.is_dir():  # that ``prepare sentencepiece`` wrote
-        path /= TRAINED_MODEL
-    if not path.exists():
-        raise ValueError(f"{path.parent} has no tokenizer ({TRAINED_MODEL}, {FILES_TEXT})")
-    return TokenizerFiles("tokenizer_json" if path.suffix == ".json" else "sentencepiece", path)
+    if (path / TRAINED_MODEL).exists():
+        return TokenizerFiles("sentencepiece", path / TRAINED_MODEL)
+    raise ValueError(f"{path} has no tokenizer ({TRAINED_MODEL}, {FILES_TEXT})")
 
 
 def find_tokenizer_files(folder) -> TokenizerFiles | None:

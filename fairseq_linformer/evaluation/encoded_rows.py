@@ -11,9 +11,10 @@ from typing import TypeVar
 from ..data.tables import Row
 from ..data.task_sources import check_unusable, open_source, read_task_rows
 from ..data.tasks import OWN, TASKS, Task, own_task
+from ..data.tokenizer_files import DICTIONARY
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_dictionary, read_labels
-from .classifier import Classifier, Encoding, FairseqClassifier, read_manifest
+from .classifier import LABELS, Classifier, Encoding, FairseqClassifier, read_manifest
 
 T = TypeVar("T")
 _CHUNK_ROWS = 1000
@@ -130,7 +131,7 @@ def read_published_rows(task: Task, source: str, split: str) -> list[Row]:
 
 def is_prepared(path) -> bool:
     """Whether a path is a folder for fairseq's ``sentence_prediction``."""
-    return all((Path(path) / "input0" / name).is_file() for name in ("dict.txt", "train.idx", "train.bin"))
+    return all((Path(path) / "input0" / name).is_file() for name in (DICTIONARY, "train.idx", "train.bin"))
 
 
 def read_prepared_task(folder) -> Task | None:
@@ -152,14 +153,14 @@ def read_prepared_rows(classifier: Classifier, folder, split: str) -> tuple[int,
             f"{folder} has fairseq's token IDs, which {classifier.path} cannot read; pass the task with --source, or a "
             "file"
         )
-    classifier.check_dictionary(folder / "input0" / "dict.txt")
+    classifier.check_dictionary(folder / "input0" / DICTIONARY)
     inputs = [open_dataset(path / split) for path in sorted(folder.glob("input[01]"))]
     if classifier.is_score:
         labels = (folder / "label" / f"{split}.label").read_text().splitlines()
     else:
         if classifier.has_default_names:
-            classifier.names = read_labels(folder / "label" / "dict.txt", len(classifier.names))
-        dictionary = read_dictionary(folder / "label" / "dict.txt")
+            classifier.names = read_labels(folder / LABELS, len(classifier.names))
+        dictionary = read_dictionary(folder / LABELS)
         classes = open_dataset(folder / "label" / split)
         labels = [dictionary[int(classes[i][0])] for i in range(len(classes))]
     if len({len(labels), *map(len, inputs)}) > 1:

@@ -41,6 +41,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train
 from torch import Tensor, nn
 
+from .hub_bpe import begins_word
 from .shapes import head_names
 
 NUM_RANKS_KEY = "num_shards"
@@ -500,12 +501,10 @@ def find_beginnings(data, dictionary: Any) -> Tensor:
     gpt2 = Path(data) / "encoder.json"
     pieces = {str(i): piece for piece, i in json.loads(gpt2.read_text()).items()} if gpt2.is_file() else {}
     symbols = [pieces.get(symbol, symbol) for symbol in dictionary.symbols]
-    if any(symbol.startswith("##") for symbol in symbols):  # WordPiece
-        begins = [not symbol.startswith("##") for symbol in symbols]
-    else:  # a space is part of the next word: sentencepiece's, or that of a byte-level BPE
-        begins = [symbol.startswith(("\u2581", "\u0120")) for symbol in symbols]
-        if not any(begins):
-            raise ValueError(f"--mask-whole-words needs the tokenizer's encoder.json in {data}")
+    is_wordpiece = any(symbol.startswith("##") for symbol in symbols)
+    begins = [begins_word(symbol, is_wordpiece) for symbol in symbols]
+    if not any(begins):
+        raise ValueError(f"--mask-whole-words needs the tokenizer's encoder.json in {data}")
     special = [i < dictionary.nspecial or symbol == "<mask>" for i, symbol in enumerate(symbols)]
     return torch.tensor(special, dtype=torch.uint8) | torch.tensor(begins, dtype=torch.uint8)
 

@@ -42,9 +42,12 @@ class TokenizerJsonBPE:
         return text
 
     def is_beginning_of_word(self, token: str) -> bool:
-        if type(self.tokenizer.model).__name__ == "WordPiece":
-            return not token.startswith("##")
-        return token.startswith(("\u2581", "\u0120"))  # a space of sentencepiece, and of a byte-level BPE
+        return begins_word(token, is_wordpiece=type(self.tokenizer.model).__name__ == "WordPiece")
+
+
+def begins_word(token: str, is_wordpiece: bool) -> bool:
+    """Whether a token begins a word: WordPiece marks the others, sentencepiece and byte-level BPE the space before."""
+    return not token.startswith("##") if is_wordpiece else token.startswith(("\u2581", "\u0120"))
 
 
 class HubTokenizerMixin:

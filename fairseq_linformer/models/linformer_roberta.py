@@ -36,7 +36,7 @@ from .options import (
     resolve_options,
     to_linformer_config,
 )
-from .shapes import OLD_BUFFERS, count_layers, fit_state_dict
+from .shapes import count_layers, drop_old_buffers, fit_state_dict
 
 logger = logging.getLogger(__name__)
 RECOMPILE_LIMIT = 64
@@ -124,8 +124,7 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         return super().load_state_dict(state_dict, strict)
 
     def upgrade_state_dict_named(self, state_dict, name):
-        for buffer in OLD_BUFFERS:
-            state_dict.pop(buffer, None)
+        drop_old_buffers(state_dict)
         # fairseq reads out_proj.weight, which spectral normalization renames.
         renamed = [key for key in state_dict if key.endswith("out_proj.weight_orig")]
         aliases = {key.removesuffix("_orig"): state_dict[key] for key in renamed}

@@ -13,7 +13,7 @@ from torch import nn
 
 from ..config import check_epsilon
 from .hub_bpe import HubTokenizerMixin
-from .shapes import OLD_BUFFERS
+from .shapes import drop_old_buffers
 
 EPS_ARCHITECTURE = "roberta_eps"
 BERT_EPSILON, FAIRSEQ_EPSILON = 1e-12, 1e-5
@@ -47,8 +47,7 @@ class RobertaEpsModel(HubTokenizerMixin, RobertaModel):
             raise ValueError(f"the checkpoint must have layer_norm_eps {self.args.layer_norm_eps}, got {found}")
 
     def upgrade_state_dict_named(self, state_dict, name):
-        for buffer in OLD_BUFFERS:
-            state_dict.pop(buffer, None)
+        drop_old_buffers(state_dict)
         super().upgrade_state_dict_named(state_dict, name)
 
 

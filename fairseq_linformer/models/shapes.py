@@ -29,6 +29,12 @@ _PROJECTION = re.compile(re.escape(ENCODER) + r"(?:layers\.\d+\.self_attn\.)?[EF
 _LAYER = re.compile(re.escape(ENCODER) + r"layers\.(\d+)\.")
 
 
+def drop_old_buffers(state: dict[str, Tensor]) -> None:
+    """Remove ``OLD_BUFFERS`` from a state dict."""
+    for buffer in OLD_BUFFERS:
+        state.pop(buffer, None)
+
+
 def has_projections(state: dict[str, Tensor]) -> bool:
     """Whether a state dict has projections E and F."""
     return any(map(is_projection_entry, state))

@@ -10,6 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..data.tokenizer_files import DICTIONARY
 from ..models.datasets import check_dataset
 from ..resources import PLUGIN
 from .compose import compose_config, split_config
@@ -114,7 +115,7 @@ def _check_files(cfg: DictConfig) -> None:
         raise ValueError(f"checkpoint.save_dir must be checkpoints, which is in the run folder, got {got}")
     if name := _TRAINING_SETS.get(cfg.task._name):
         prefixes = [Path(folder, name) for folder in cfg.task.data.split(os.pathsep)]
-        if not (dictionary := prefixes[0].with_name("dict.txt")).is_file():
+        if not (dictionary := prefixes[0].with_name(DICTIONARY)).is_file():
             raise ValueError(f"task.data needs {dictionary}, which does not exist")
         for prefix in prefixes:
             check_dataset(prefix)
