@@ -119,7 +119,7 @@ step score fairseq-validate "$task" --user-dir "$plugin" \
     --classification-head-name packages --path "$demo/finetune/checkpoint_best.pt" \
     --batch-size 128 --required-batch-size-multiple 1 --cpu --num-workers 0 --log-format json
 
-# The table, from logs and checkpoints; fails if the model has not learned.
+# The numbers, from the logs; fails if the model has not learned.
 if ! python -m fairseq_linformer.reproduction.demo "$demo" 2> "$demo/logs/table.log"; then
     grep -Ev '^(DEBUG|INFO):' "$demo/logs/table.log" | tail -n 5 >&2
     exit 1

@@ -2,12 +2,12 @@
 
 import argparse
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .parsers import add_command, add_runs, flag_of
-
-INPUTS = ("data", "tasks", "encoder", "source")
 
 
 def add_parser(commands) -> None:
@@ -57,7 +57,7 @@ def _reproduce(options: argparse.Namespace) -> str:
     from ..machine import clean_commit
     from ..reproduction.experiments import load_all
     from ..reproduction.page import write_pages
-    from ..reproduction.result import Inputs, read, write
+    from ..reproduction.result import INPUTS, Inputs, read, write
 
     experiments, results = load_all(), Path(options.results)
     if options.experiment == "list":
@@ -73,16 +73,16 @@ def _reproduce(options: argparse.Namespace) -> str:
     if options.experiment == "report":
         return "\n".join(map(str, write_pages(results)))
     module = experiments[options.experiment]
-    parts = _choose_parts(module, options)
+    given = {name: getattr(options, name) for name in INPUTS}
+    parts = _choose_parts(module, options, {name for name, value in given.items() if value})
     path = results / options.experiment.replace("-", "_") / f"{options.scale}.json"
     check_can_be_written(path.parent)
     check_can_be_written(options.runs)
     if options.scale != "smoke":
         clean_commit()  # a result can be measured again at its commit
     lines = []
-    given = {name: getattr(options, name) for name in INPUTS}
     for part in parts:
-        result = module.run(part, options.scale, Inputs(_command(options), Path(options.runs), **given))
+        result = module.run(part, options.scale, Inputs(_command(options, given), Path(options.runs), **given))
         write(result, path)
         lines.append(f"{result.part}: {path}")
     for verdict in module.verdicts(read(path)):
@@ -92,7 +92,7 @@ def _reproduce(options: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _choose_parts(module: ModuleType, options: argparse.Namespace) -> list[str]:
+def _choose_parts(module: ModuleType, options: argparse.Namespace, given: set[str]) -> list[str]:
     """The parts that are measured: those whose inputs are given. An input that none of them reads is an error."""
     if options.scale not in module.PARTS:
         raise ValueError(f"{options.experiment} has no --scale {options.scale}; choose from {', '.join(module.PARTS)}")
@@ -103,21 +103,19 @@ def _choose_parts(module: ModuleType, options: argparse.Namespace) -> list[str]:
                 f"{options.experiment} has no --part {options.part!r} at this scale; choose from {', '.join(parts)}"
             )
         parts = {options.part: parts[options.part]}
-    given = {name for name in INPUTS if getattr(options, name)}
     chosen = {part: reads for part, reads in parts.items() if set(reads) <= given}
     if not chosen or given - {name for reads in chosen.values() for name in reads}:
         needs = " or ".join(dict.fromkeys(" ".join(map(flag_of, reads)) or "no input" for reads in parts.values()))
-        got = " ".join(flag_of(name) for name in INPUTS if name in given) or "none"
+        got = " ".join(map(flag_of, sorted(given))) or "none"
         raise ValueError(f"{options.experiment} reads {needs} at this scale, got {got}")
     return list(chosen)
 
 
-def _command(options: argparse.Namespace) -> str:
+def _command(options: argparse.Namespace, given: Mapping[str, Any]) -> str:
     """The command for results; paths are reduced to their last part."""
     words = ["fairseq-linformer", "reproduce", options.experiment, "--scale", options.scale]
     words += ["--part", options.part] if options.part else []
-    for name in INPUTS:
-        value = getattr(options, name)
-        for each in value if name == "source" and value else [value] if value else []:
+    for name, value in given.items():
+        for each in value or () if name == "source" else [value] if value else ():
             words += [flag_of(name), Path(each).resolve().name if Path(each).exists() else str(each)]
     return shlex.join(words)

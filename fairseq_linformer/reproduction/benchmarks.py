@@ -19,7 +19,7 @@ GPU = Setup("cuda", "bf16")
 """Setups by scale."""
 
 
-def measure(
+def run_benchmark(
     part: str,
     scale: str,
     experiment: str,

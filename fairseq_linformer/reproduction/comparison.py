@@ -22,7 +22,7 @@ import numpy as np
 from . import context_free
 from .display import Panel, Table
 from .result import Inputs, Result, Row, Rows, in_words, repeated
-from .run import Model, Run, Trained, environment_of, train
+from .run import Model, Run, Trained, train_runs, training_environment
 from .scales import SCALES, Scale
 from .statistics import HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, geometric_mean, ratio_of_extremes
 from .text import find_shards
@@ -44,7 +44,7 @@ def pretrain(part: str, scale: str, build: Callable[[Scale, int], Mapping[str, R
     Args:
         build: the run of each model at a scale, with a seed, by label.
     """
-    return measure(part, scale, *train_models(scale, build, inputs), inputs)
+    return score_models(part, scale, *train_models(scale, build, inputs), inputs)
 
 
 def train_models(
@@ -53,11 +53,11 @@ def train_models(
     """The trained models by label, one per seed, and they with all that they started from."""
     sizes = SCALES[scale]
     seeds = [build(sizes, seed) for seed in sizes.seeds]  # the first seed of every model is trained first
-    trained = train([run for runs in seeds for run in runs.values()], sizes, inputs.runs / scale, inputs.text)
+    trained = train_runs([run for runs in seeds for run in runs.values()], sizes, inputs.runs / scale, inputs.text)
     return {label: [trained[runs[label]] for runs in seeds] for label in seeds[0]}, list(trained.values())
 
 
-def measure(
+def score_models(
     part: str, scale: str, models: Mapping[str, Sequence[Trained]], every: Sequence[Trained], inputs: Inputs
 ) -> Result:
     """Perplexity and bits (medians over seeds, and of each seed) and curves of trained models, and the level of a model
@@ -69,15 +69,15 @@ def measure(
     """
     rows = Rows()
     for label, seeds in models.items():
-        rows += perplexity_rows(label, seeds, inputs.text, SCALES[scale].device)
+        rows += perplexity_rows(label, seeds, inputs.text)
     for n in dict.fromkeys(seeds[0].model.n for seeds in models.values()):
         rows.append(context_free_row(inputs.text, n))
-    return Result(part, scale, rows, environment_of(every, inputs))
+    return Result(part, scale, rows, training_environment(every, inputs))
 
 
-def perplexity_rows(label: str, seeds: Sequence[Trained], text: Path, device: str) -> list[Row]:
+def perplexity_rows(label: str, seeds: Sequence[Trained], text: Path) -> list[Row]:
     """The scores of one model, and its curves."""
-    rows = score_rows(label, seeds[0].model, [run.perplexity(text, device) for run in seeds])
+    rows = score_rows(label, seeds[0].model, [run.perplexity(text) for run in seeds])
     for seed, run in enumerate(seeds, 1):
         rows.append(Row(metric="bits_curve", unit="bits", model=label, seed=seed, points=run.curve()))
     return rows
@@ -98,7 +98,7 @@ def score_rows(label: str, model: Model, scores: Sequence[Mapping[str, float]]) 
 
 
 def context_free_row(text: Path, n: int) -> Row:
-    level = context_free.measure(find_shards(text)[0], n).masked_bits
+    level = context_free.measure_bits(find_shards(text)[0], n)
     return Row(metric="context_free_bits", value=level, unit="bits", n=n)
 
 

@@ -34,7 +34,6 @@ masks like any other and which a model that knows positions predicts at no cost.
 of n tokens the level is (n - 1) / n of the above.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -46,16 +45,6 @@ RANDOM, UNMASKED = 0.1, 0.1
 """r and u: fairseq's defaults of ``random_token_prob`` and ``leave_unmasked_prob``."""
 NUM_SPECIAL = 4
 """The first entries of a dictionary: <s>, <pad>, </s>, <unk>."""
-
-
-@dataclass(frozen=True)
-class ContextFree:
-    """Levels of a data set, in bits per token; their perplexities are 2 to that power."""
-
-    unigram_bits: float
-    """H: cross entropy of the validation split under the unigram of the training split."""
-    masked_bits: float
-    """The least loss that ``masked_lm`` can report for a model without context."""
 
 
 def masked_bits(p: np.ndarray, q: np.ndarray, mask_idx: int) -> float:
@@ -89,11 +78,11 @@ def expected_bits(q: np.ndarray, p: np.ndarray) -> float:
     return float(-(q[some] * np.log2(p[some])).sum())
 
 
-def measure(data_bin: Path, tokens_per_sample: int) -> ContextFree:
-    """The levels of a data set written by ``fairseq-preprocess --only-source``.
+def measure_bits(data_bin: Path, tokens_per_sample: int) -> float:
+    """The least loss, in bits per predicted token, that ``masked_lm`` can report for a model without context.
 
     Args:
-        data_bin: folder with dict.txt and the splits train and valid.
+        data_bin: folder of ``fairseq-preprocess --only-source``: dict.txt, and the splits train and valid.
         tokens_per_sample: n, the option of the task ``masked_lm``.
     """
     vocabulary = Dictionary.load(str(data_bin / "dict.txt"))
@@ -107,7 +96,7 @@ def measure(data_bin: Path, tokens_per_sample: int) -> ContextFree:
     smoothed = np.where(can_occur, train + 1, 0)
     p, q = smoothed / smoothed.sum(), valid / valid.sum()
     share = (tokens_per_sample - 1) / tokens_per_sample
-    return ContextFree(unigram_bits=expected_bits(q, p), masked_bits=share * masked_bits(p, q, mask_idx))
+    return share * masked_bits(p, q, mask_idx)
 
 
 def _count(split: Path, num_entries: int) -> np.ndarray:

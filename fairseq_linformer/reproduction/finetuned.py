@@ -12,7 +12,7 @@ from ..machine import merge_provenance
 from ..models.dictionaries import describe_difference, read_dictionary
 from ..training.data import check_folder
 from ..training.ranking import rank_settings
-from .result import Inputs, Result, Row, Rows, repeated
+from .result import Inputs, Result, Row, Rows, environment, repeated
 from .statistics import MIN_SEEDS, Estimate, wilson
 from .text import describe_text, find_shards
 
@@ -49,15 +49,13 @@ def result_of(
     """The result of one model on one task, with several seeds, or with the grid's setting of the best median."""
     chosen = rank_settings(TASKS[task], results)[0]
     text = f"; pretrained on: {describe_text(inputs.data)}" if inputs.data else ""
-    environment = {
-        "command": inputs.command,
-        **merge_provenance(results),
-        "data": f"{task}: {results[0]['data']}{text}",
-        "seconds": round(sum(result["seconds"] for result in results), 1),
-    }
+    seconds = round(sum(result["seconds"] for result in results), 1)
+    circumstances = environment(
+        inputs, f"{task}: {results[0]['data']}{text}", seconds=seconds, **merge_provenance(results)
+    )
     recipes = [result["recipe"] for result in chosen]
     recipe = {"lr": recipes[0]["lr"], "batch_size": recipes[0]["batch_size"], "seeds": [r["seed"] for r in recipes]}
-    return Result(part, scale, rows_of(task, label, chosen), environment, {**configuration, "recipe": recipe})
+    return Result(part, scale, rows_of(task, label, chosen), circumstances, {**configuration, "recipe": recipe})
 
 
 def rows_of(task: str, label: str, results: Sequence[Mapping[str, Any]]) -> Rows:

@@ -13,7 +13,7 @@ from types import ModuleType
 from ..files import open_atomic
 from .display import Panel, Table, draw
 from .experiments import load_all
-from .result import Result, read
+from .result import INPUTS, Result, read
 from .scales import NAMES
 from .statistics import OUTCOMES, UNMEASURED, Verdict
 
@@ -25,7 +25,7 @@ INTRODUCTION = f"""# Results
 
 Written by `fairseq-linformer reproduce report` from the JSON files in this folder. Each row links to a page with the
 rules, the numbers, the machines, and today's commands. The JSON files have the commands that measured them.
-`git show 881e27a:results` lists the files of measurements until then.
+Earlier claims and measurements: `git show 62710c63:results`, and until 881e27a `git show 881e27a:results`.
 
 n is the maximum number of tokens of an input. E and F are the projections of equation (7); k is their number of rows,
 to which they reduce n keys and values. W is the number of neighbors on each side that a local window adds. An interval
@@ -41,7 +41,6 @@ in brackets has the extremes of repeated measurements, or 95 % confidence where 
 | gpu | times at base size on one H100 |
 | paper | the paper's sizes, by Slurm |
 """
-_INPUTS = {"data": "FOLDER", "tasks": "FOLDER", "encoder": "NAME", "source": "FILE"}
 
 
 def write_pages(folder: Path) -> list[Path]:
@@ -106,7 +105,7 @@ def _commands(name: str, module: ModuleType) -> str:
     lines = []
     for scale, parts in module.PARTS.items():
         options = dict.fromkeys(option for reads in parts.values() for option in reads)
-        words = "".join(f" --{option} {_INPUTS[option]}" for option in options)
+        words = "".join(f" --{option} {INPUTS[option]}" for option in options)
         lines.append(f"    fairseq-linformer reproduce {name} --scale {scale}{words}")
     return "\n".join(lines)
 

@@ -25,8 +25,6 @@ from torch import Tensor, nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
-from ..modules.projection import Projection
-from ..modules.resize import resize_positions, resize_projection
 
 START, PADDING, MASK, NUM_SPECIAL = 0, 1, 2, 3
 """Token IDs; values follow, then keys, then noise."""
@@ -174,22 +172,7 @@ class RecallModel(nn.Module):
         return logits
 
 
-def grow(old: RecallModel, new: RecallModel) -> None:
-    """Copy the weights of a model to one of a longer n, and possibly another k: position embeddings are repeated, and E
-    and F resized. Frozen E and F, of full attention, are not copied."""
-    with torch.no_grad():
-        state = old.state_dict()
-        name = "encoder.embed_positions.weight"
-        state[name] = resize_positions(state[name], new.encoder.config.max_positions, PADDING)
-        projections = {key: module for key, module in new.named_modules() if isinstance(module, Projection)}
-        new.load_state_dict({k: v for k, v in state.items() if not k.startswith(tuple(projections))}, strict=False)
-        for key, module in projections.items():
-            source = old.get_submodule(key)
-            if isinstance(source, Projection) and any(p.requires_grad for p in module.parameters()):
-                resize_projection(source, module)
-
-
-def train(model: RecallModel, seed: int, updates: int, batch: int) -> None:
+def train_model(model: RecallModel, seed: int, updates: int, batch: int) -> None:
     """Adam on new sequences in every update; the loss is that of the masked positions.
 
     Args:

@@ -19,6 +19,8 @@ from ..machine import provenance
 
 Parts = dict[str, dict[str, tuple[str, ...]]]
 """By scale, the parts of an experiment, and the options of ``reproduce`` that each reads."""
+INPUTS = {"data": "FOLDER", "tasks": "FOLDER", "encoder": "NAME", "source": "FILE"}
+"""The options of ``reproduce`` that parts read, and what each takes."""
 ENVIRONMENT = ("command", "commit", "hardware", "versions", "data", "date", "seconds")
 
 
@@ -96,14 +98,15 @@ class Inputs:
         return self.data
 
 
-def environment(inputs: Inputs, data: str) -> dict[str, Any]:
-    """The environment of a part that this process has measured.
+def environment(inputs: Inputs, data: str, **measured: Any) -> dict[str, Any]:
+    """The environment of a part.
 
     Args:
         data: what was read, with checksums.
+        measured: commit, hardware, versions, date and seconds, where this process has not measured itself.
     """
     seconds = round(time.monotonic() - inputs.started, 3)
-    return {"command": inputs.command, **provenance(), "data": data, "seconds": seconds}
+    return {"command": inputs.command, **provenance(), "data": data, "seconds": seconds, **measured}
 
 
 def write(result: Result, path: Path) -> None:

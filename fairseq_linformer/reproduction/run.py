@@ -21,15 +21,14 @@ import torch
 
 from ..checkpoints.files import LAST, read_checkpoint, training_seconds, write_checkpoint
 from ..checkpoints.to_linformer import from_roberta, resize
-from ..config import PROJECTION_INITS, LinformerConfig
+from ..config import PROJECTION_INITS
 from ..evaluation.perplexity import SEED, compute_perplexity
 from ..fairseq_log import read_curve
 from ..files import read_json, write_json
-from ..models.shapes import PADDING_IDX
 from ..resources import CONFIGS
 from ..training import local, run_folder
 from ..training.job import PATH_OPTIONS, TrainingJob, quote
-from .result import Inputs
+from .result import Inputs, environment
 from .scales import VALID_BATCHES, Scale
 from .text import claim_runs, describe_text, find_shards
 
@@ -46,7 +45,7 @@ class Model:
     """A Transformer if k is None, else a Linformer.
 
     Attributes:
-        start: ``--projection-init`` of E and F; None for the model's default.
+        start: ``--projection-init`` of E and F; None for ``default_start``.
         rate: learning rate of E and F relative to the other parameters'; None for the model's default.
         local_window: positions on each side that are attended to exactly.
     """
@@ -81,6 +80,14 @@ class Model:
         return "Transformer" if self.k is None else f"k = {self.k}{window}, {self.sharing}{start}"
 
     @property
+    def default_start(self) -> str | None:
+        """What ``linformer_roberta`` starts from by default; a conversion has another default. None if nothing is
+        learned."""
+        if self.projection not in PROJECTION_INITS:
+            return None
+        return STAGGERED if self.projection == "linear" and self.sharing != "layerwise" else "average"
+
+    @property
     def options(self) -> dict[str, Any]:
         """Of a Linformer, as for ``from_roberta``."""
         values = {
@@ -88,7 +95,7 @@ class Model:
             "projected_dim": self.k,
             "sharing": self.sharing,
             "projection": self.projection,
-            "projection_init": self.start,
+            "projection_init": self.start or self.default_start,
             "projection_lr_scale": self.rate,
             "local_window": self.local_window,
         }
@@ -107,19 +114,10 @@ def as_authors(model: Model) -> Model:
     return replace(model, start="normal", rate=1.0)
 
 
-def default_start(sharing: str = "headwise", projection: str = "linear") -> str | None:
-    """The default initialization of E and F; None of a projection that learns nothing."""
-    if projection not in PROJECTION_INITS:
-        return None
-    config = LinformerConfig(PADDING_IDX + 1, 2, 1, sharing=sharing, projection=projection)
-    return config.resolved_init
-
-
 def convert(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str, Any]:
     """A RoBERTa converted to a Linformer; the seed is of random initializations."""
     torch.manual_seed(seed)
-    start = model.start or default_start(model.sharing, model.projection)
-    return from_roberta(checkpoint, **{**model.options, "projection_init": start})
+    return from_roberta(checkpoint, **model.options)
 
 
 @dataclass(frozen=True)
@@ -194,12 +192,12 @@ class Trained:
     def seconds(self) -> float:
         return training_seconds(self.checkpoint, self.initial_checkpoint)
 
-    def perplexity(self, text: Path, device: str) -> dict[str, float]:
+    def perplexity(self, text: Path) -> dict[str, float]:
         """``perplexity`` and ``bits`` of the last checkpoint on the validation split, with the masks of one seed;
         measured once."""
         path = self.folder / PERPLEXITY
         if not path.exists():
-            device = device if torch.cuda.is_available() else "cpu"  # runs of a cluster may be scored elsewhere
+            device = "cuda" if torch.cuda.is_available() else "cpu"
             found = compute_perplexity(self.checkpoint, find_shards(text)[0], seed=SEED, device=device)
             write_json(path, asdict(found))
         scores: dict[str, float] = read_json(path)
@@ -212,15 +210,16 @@ class Trained:
         return [(update, round(bits, 4)) for update, bits in read_curve(lines, "valid", "loss")]
 
 
-def environment_of(runs: Iterable[Trained], inputs: Inputs) -> dict[str, Any]:
+def training_environment(runs: Iterable[Trained], inputs: Inputs) -> dict[str, Any]:
     """The environment of a result that rests on runs that were trained on ``inputs.text``."""
     runs = list(runs)
     provenance = run_folder.training_provenance(*(run.folder for run in runs))
-    seconds = round(sum(run.seconds for run in runs), 1)
-    return {"command": inputs.command, **provenance, "data": describe_text(inputs.text), "seconds": seconds}
+    return environment(
+        inputs, describe_text(inputs.text), seconds=round(sum(run.seconds for run in runs), 1), **provenance
+    )
 
 
-def train(runs: Sequence[Run], scale: Scale, folder: Path, text: Path) -> dict[Run, Trained]:
+def train_runs(runs: Sequence[Run], scale: Scale, folder: Path, text: Path) -> dict[Run, Trained]:
     """Train runs, and before each those that it starts from, unless they are finished; resumes after a kill.
 
     Args:
@@ -268,7 +267,7 @@ def build_job(run: Run, start: Path | None, scale: Scale, folder: Path, text: Pa
             warmup=min(scale.warmup, run.updates // 10) if start else scale.warmup,
             validate=scale.validate,
         ),
-        f"common.bf16={str(scale.precision == 'bf16').lower()}",
+        f"common.bf16={str(scale.bf16).lower()}",
         f"checkpoint.finetune_from_model={quote(str(start)) if start else 'null'}",
         f"dataset.max_valid_steps={VALID_BATCHES}",
         f"dataset.num_workers={0 if scale.device == 'cpu' else WORKERS}",

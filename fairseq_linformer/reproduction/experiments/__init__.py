@@ -40,13 +40,10 @@ def array_jobs(name: str, runs, tasks, device: str) -> "list[TrainingJob]":
     """The jobs of an array of ``fairseq-linformer submit``, with one process each.
 
     Raises:
-        ValueError: the array is unknown; ``tasks`` is missing, or set but not read; or a job cannot be trained.
+        ValueError: the array is unknown, needs ``tasks``, or has a job that cannot be trained.
     """
     arrays = {each: build for module in load_all().values() for each, build in getattr(module, "ARRAYS", {}).items()}
     if name not in arrays:
         raise ValueError(f"unknown --array {name!r}; choose from {', '.join(arrays)}")
-    if (name == "table-2") != (tasks is not None):
-        needs = "needs --tasks" if tasks is None else f"takes no --tasks, got {tasks}"
-        raise ValueError(f"--array {name} {needs}")
     jobs: list[TrainingJob] = arrays[name](runs, tasks, device)
     return jobs

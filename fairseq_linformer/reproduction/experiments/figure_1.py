@@ -29,7 +29,7 @@ from ...data.manifest import describe_source
 from ...models.datasets import open_dataset
 from ..display import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join, mean_in_words, significant
-from ..run import Model, compared_run, environment_of, train
+from ..run import Model, compared_run, train_runs, training_environment
 from ..scales import SCALES
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict, decide
 from ..text import find_shards
@@ -56,12 +56,12 @@ def run_roberta(scale: str, inputs: Inputs) -> Result:
     """The RoBERTa of Figure 3 (a), of the first seed, on the validation split."""
     sizes, text = SCALES[scale], inputs.text
     plan = compared_run(Model(sizes.compared_n), sizes, sizes.seeds[0])
-    runs = train([plan], sizes, inputs.runs / scale, text)
+    runs = train_runs([plan], sizes, inputs.runs / scale, text)
     model, state = load_model(runs[plan].checkpoint, tokenizer=False), runs[plan].folder / "spectrum.npz"
     blocks = read_blocks(find_shards(text)[0], model.n)
     spectrum = measure_spectrum(model, blocks, sizes.sentences, model.n, "validation split", state)
     spectra = {f"RoBERTa, n = {model.n}, validation split": spectrum}
-    return result_of("roberta", scale, spectra, environment_of(runs.values(), inputs))
+    return result_of("roberta", scale, spectra, training_environment(runs.values(), inputs))
 
 
 def read_blocks(folder: Path, n: int) -> Iterator[list[int]]:

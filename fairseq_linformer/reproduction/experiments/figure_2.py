@@ -10,7 +10,7 @@ from functools import partial
 
 from ...benchmark.measure import inference
 from ...benchmark.rows import Case
-from ..benchmarks import CPU, GPU, SMOKE, measure
+from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..display import Table
 from ..result import Inputs, Parts, Result, in_words, join
 from ..statistics import Estimate, Verdict
@@ -28,7 +28,7 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     lengths, k, setup = SIZES[scale]
     cases = [Case("linformer", n, k) for n in lengths]
     timed = partial(inference, cases=cases, tokens=max(lengths), setup=replace(setup, vocabulary=1000))
-    return measure(part, scale, "figure_2", [timed], inputs)
+    return run_benchmark(part, scale, "figure_2", [timed], inputs)
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:

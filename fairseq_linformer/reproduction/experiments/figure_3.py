@@ -40,21 +40,11 @@ from ...training.run_folder import DONE
 from .. import comparison
 from ..comparison import about, at_most, curves, decreasing, perplexity_ratio, perplexity_table, pretrain, verdict
 from ..display import Panel, Table
-from ..encoder import EncoderModel, write_transformer
+from ..encoder import EncoderModel, open_encoder
 from ..masked_head import train_head
 from ..result import Inputs, Parts, Result, Rows, join
-from ..run import (
-    CONFIG,
-    Model,
-    Trained,
-    as_authors,
-    compared_runs,
-    convert,
-    default_start,
-    environment_of,
-    training_overrides,
-)
-from ..scales import SCALES, Scale
+from ..run import CONFIG, Model, Trained, as_authors, compared_runs, convert, training_environment, training_overrides
+from ..scales import PAPER, SCALES, Compared
 from ..statistics import Check, Verdict
 from ..text import claim_runs, find_shards
 
@@ -62,9 +52,8 @@ TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
 SAYS = "pretrained, a Linformer is nearly on par with RoBERTa, whatever the sharing and n"
 NEARLY, SAME = 1.05, 1.1
 """Ratios of perplexities: at most the first is "nearly on par"; up to the second, either way, "about the same"."""
-AUTHORS, WINDOW, OWN_START = ", authors' start", ", W=16", ", default start"
-"""Suffixes of labels: a model with the authors' start of E and F, with a local window, or with the default start of its
-sharing where compared models have a common one."""
+AUTHORS, WINDOW = ", authors' start", ", W=16"
+"""Suffixes of labels: a model with the authors' start of E and F, or with a local window."""
 SHARINGS = ("none", "headwise", "key-value", "layerwise")
 
 
@@ -72,7 +61,7 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
     "smoke": {
         "n": 32,
         "window": 4,
-        "head": {"updates": 4, "batch_size": 2, "lr": 1e-3, "amp": False},
+        "head": {"updates": 4, "batch_size": 2, "lr": 1e-3},
         "training": {"updates": 5, "batch_size": 2, "lr": 1e-4},
         "amp": False,
         "seeds": (1,),
@@ -80,7 +69,7 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
     "encoder": {
         "n": 512,
         "window": 16,
-        "head": {"updates": 400, "batch_size": 8, "lr": 1e-3, "amp": True},
+        "head": {"updates": 400, "batch_size": 8, "lr": 1e-3},
         "training": {"updates": 150, "batch_size": 8, "lr": 5e-4},
         "amp": True,
         "seeds": (1, 2, 3),
@@ -116,14 +105,14 @@ PARTS: Parts = {
 # Models
 
 
-def models_of(panel: str, scale: Scale) -> dict[str, Model]:
+def models_of(panel: str, scale: Compared) -> dict[str, Model]:
     """The compared models of a panel by label."""
     if panel in "ab":
         return by_k(scale, scale.compared_n * (2 if panel == "b" else 1))
     return by_sharing(scale) if panel == "c" else by_length(scale)
 
 
-def by_k(scale: Scale, n: int) -> dict[str, Model]:
+def by_k(scale: Compared, n: int) -> dict[str, Model]:
     """On a single GPU also k = n / 4 with a local window, instead of the authors' start."""
     models = {"roberta": Model(n), **{f"k={n // d}": Model(n, n // d) for d in scale.k_divisors}}
     if scale == SCALES["gpu"]:
@@ -131,16 +120,15 @@ def by_k(scale: Scale, n: int) -> dict[str, Model]:
     return with_authors(models)
 
 
-def by_sharing(scale: Scale) -> dict[str, Model]:
-    """All with the default start of layerwise sharing, whose single matrix does not support the others."""
-    n, start = scale.compared_n, default_start("layerwise")
-    k = n // (2 if scale == SCALES["paper"] else 4)
-    models = {"roberta": Model(n), **{sharing: Model(n, k, sharing, start=start) for sharing in SHARINGS}}
-    own = {sharing + OWN_START: Model(n, k, sharing) for sharing in SHARINGS if default_start(sharing) != start}
-    return {**with_authors(models), **own}
+def by_sharing(scale: Compared) -> dict[str, Model]:
+    """All with the default start of layerwise sharing, whose single matrix does not support the others'."""
+    n = scale.compared_n
+    k = n // (2 if scale == PAPER else 4)
+    models = {"roberta": Model(n), **{sharing: Model(n, k, sharing, start="average") for sharing in SHARINGS}}
+    return with_authors(models)
 
 
-def by_length(scale: Scale) -> dict[str, Model]:
+def by_length(scale: Compared) -> dict[str, Model]:
     """A Linformer and a RoBERTa of each n; the latter shows the effect of n without E and F."""
     lengths, rate = scale.lengths, default_lr_scale(scale.lengths[-1])
     robertas = {"roberta" + f" n={n}" * (n > lengths[0]): Model(n) for n in lengths}
@@ -166,14 +154,14 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
 
 def run_on_encoder(label: str, scale: str, inputs: Inputs) -> Result:
     """Train the head unless it exists, then the model with each seed."""
-    sizes, text = ENCODER_SIZES[scale], inputs.text
-    folder, shard = inputs.runs.absolute() / scale / "figure_3", find_shards(text, single=True)[0]
-    head, model = folder / "head.pt", encoder_models(scale)[label]
+    sizes, text, model = ENCODER_SIZES[scale], inputs.text, encoder_models(scale)[label]
+    encoder = open_encoder(inputs.encoder, model.n, inputs.runs.absolute() / scale / "figure_3")
+    folder, shard = encoder.parent, find_shards(text, single=True)[0]
     claim_runs(folder, text)
-    transformer = read_checkpoint(write_transformer(inputs.encoder, model.n, folder))
+    head, start = folder / "head.pt", folder / f"{model.name}-start.pt"
     if not head.exists():
-        write_checkpoint(train_head(transformer, shard, model.n, **sizes["head"]), head)
-    checkpoint, start = read_checkpoint(head), folder / f"{model.name}-start.pt"
+        write_checkpoint(train_head(read_checkpoint(encoder), shard, model.n, amp=sizes["amp"], **sizes["head"]), head)
+    checkpoint = read_checkpoint(head)
     if not start.exists():
         write_checkpoint(checkpoint if model.k is None else convert(checkpoint, model), start)
     seeds = []
@@ -181,10 +169,10 @@ def run_on_encoder(label: str, scale: str, inputs: Inputs) -> Result:
         job = encoder_job(scale, start, shard, f"{model.name}-seed{seed}", seed)
         local.train(job)
         seeds.append(Trained(job.folder, model, start))
-    rows = Rows(comparison.perplexity_rows(label, seeds, text, "cpu"))
+    rows = Rows(comparison.perplexity_rows(label, seeds, text))
     rows.append(comparison.context_free_row(text, model.n))
     configuration = {"encoder": checkpoint["provenance"]["imported"]}
-    return Result(f"encoder {label}", scale, rows, environment_of(seeds, inputs), configuration)
+    return Result(f"encoder {label}", scale, rows, training_environment(seeds, inputs), configuration)
 
 
 def encoder_job(scale: str, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
@@ -218,7 +206,7 @@ def slurm_overrides(model: Model, seed: int) -> list[str]:
     if model.k is not None and model == as_authors(model):
         words.append("+start=authors")
     elif model.k is not None:
-        if model.start not in (None, default_start(model.sharing)):
+        if model.start not in (None, model.default_start):
             words.append(f"++model.projection_init={model.start}")
         if model.rate not in (None, default_lr_scale(model.n)):
             words.append(f"++model.projection_lr_scale={model.rate!r}")
@@ -227,8 +215,7 @@ def slurm_overrides(model: Model, seed: int) -> list[str]:
 
 def slurm_jobs(panel: str, runs, tasks, device: str) -> list[TrainingJob]:
     """The Slurm array of a panel, the first seed of every model first."""
-    scale = SCALES["paper"]
-    models = [(model, seed) for seed in scale.seeds for model in models_of(panel, scale).values()]
+    models = [(model, seed) for seed in PAPER.seeds for model in models_of(panel, PAPER).values()]
     return [TrainingJob(str(CONFIG), tuple(slurm_overrides(*each)), 1, device, str(runs)) for each in models]
 
 
@@ -237,14 +224,15 @@ ARRAYS = {f"figure-3{panel}": partial(slurm_jobs, panel) for panel in "abcd"}
 
 def read_slurm_runs(panel: str, inputs: Inputs) -> Result:
     """The result of runs that ``submit --array`` has trained."""
-    scale, models = SCALES["paper"], {}
-    for label, model in models_of(panel, scale).items():
-        folders = [inputs.runs / run_name(CONFIG, slurm_overrides(model, seed)) for seed in scale.seeds]
+    models = {}
+    for label, model in models_of(panel, PAPER).items():
+        folders = [inputs.runs / run_name(CONFIG, slurm_overrides(model, seed)) for seed in PAPER.seeds]
         if missing := [folder for folder in folders if not (folder / DONE).exists()]:
             command = f"fairseq-linformer submit --array figure-3{panel} --runs {inputs.runs} task.data=FOLDER"
             raise ValueError(f"{missing[0]} is not trained; `{command}` submits all runs of panel {panel}")
         models[label] = [Trained(folder, model) for folder in folders]
-    return comparison.measure(panel, "paper", models, [run for seeds in models.values() for run in seeds], inputs)
+    every = [run for seeds in models.values() for run in seeds]
+    return comparison.score_models(panel, "paper", models, every, inputs)
 
 
 # Verdicts
@@ -296,10 +284,9 @@ def par_verdict(panel: str, rows: Rows, start: str) -> Verdict:
 
 def sharing_verdict(rows: Rows, start: str) -> Verdict:
     none, *shared = (sharing + start for sharing in SHARINGS)
-    own = [perplexity_ratio(rows, sharing + OWN_START, sharing) for sharing in SHARINGS]
     checks = [at_most(rows, model, none, NEARLY) for model in shared]
     claim = "Sharing E and F, even one for all layers, costs almost no perplexity."
-    return verdict(rows, "c", claim, [none, *shared], checks, remarks=[str(ratio) for ratio in own if ratio])
+    return verdict(rows, "c", claim, [none, *shared], checks)
 
 
 def length_verdict(rows: Rows, start: str) -> Verdict:
@@ -342,7 +329,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
 def chart(results: Sequence[Result]) -> list[Panel]:
     panels, on_encoder = split(results)
     drawn = [
-        curves(result, f"{result.part}, {result.scale}", lambda label: not label.endswith((AUTHORS, OWN_START)))
+        curves(result, f"{result.part}, {result.scale}", lambda label: not label.endswith(AUTHORS))
         for result in [*on_encoder, *panels]
     ]
     return [panel for panel in drawn if panel]

@@ -1,16 +1,14 @@
 """How a Linformer begins: E and F as window averages, converted from a RoBERTa, or grown from a shorter n.
 
-All but *scratch* and *projections* compare after equally many updates; not enough evidence if the 95 % interval over
-seeds contains the limit, with fewer than three seeds, if RoBERTa is less than 2 bits below a model without context, or
-if no compared model is 1 bit below. For *scratch* and *projections* every model must be 1 bit below, and must have
-converged, as for Figure 3.
+All but *projections* compare after equally many updates; not enough evidence if the 95 % interval over seeds contains
+the limit, with fewer than three seeds, if RoBERTa is less than 2 bits below a model without context, or if no compared
+model is 1 bit below. For *projections* every model must be 1 bit below, and must have converged, as for Figure 3.
 
 **starts**: E and F as window averages have at most the perplexity of the authors' N(0, 0.02), at the default learning
 rate of E and F and at that of the other weights. **growing**: doubling n repeatedly has at most the perplexity of
 growing in one step, and of training at the long n from scratch. **warm start**: a converted RoBERTa has at most the
-perplexity of a Linformer trained from scratch. **scratch**: trained from scratch, k = n / 2 has at most the perplexity
-of k = n / 4, and RoBERTa that of k = n / 2. **projections**: learned E and F have at most the perplexity of mean-pool,
-max-pool and conv, which section 4 of the paper names and does not measure; linear and conv have the same
+perplexity of a Linformer trained from scratch. **projections**: learned E and F have at most the perplexity of
+mean-pool, max-pool and conv, which section 4 of the paper names and does not measure; linear and conv have the same
 initialization. (Written when earlier measurements of these models were known.)
 
 **conversion**, **conversion long** (8 times the n): converted without training, k = n / 4 with a local window of 16
@@ -26,20 +24,10 @@ from tempfile import TemporaryDirectory
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...evaluation.perplexity import SEED, compute_perplexity
-from ..comparison import (
-    at_most,
-    curves,
-    decreasing,
-    measure,
-    perplexity_ratio,
-    perplexity_table,
-    score_rows,
-    train_models,
-    verdict,
-)
+from ..comparison import at_most, curves, perplexity_table, score_models, score_rows, train_models, verdict
 from ..display import Panel, Table
 from ..result import Inputs, Parts, Result, Row, join
-from ..run import Model, Run, Trained, as_authors, compared_runs, convert, default_start, trunk
+from ..run import STAGGERED, Model, Run, Trained, as_authors, compared_runs, convert, trunk
 from ..scales import SCALES, Scale
 from ..statistics import Verdict
 from ..text import find_shards
@@ -50,14 +38,13 @@ SAYS = "window averages, conversion of a RoBERTa, and growing n"
 FULL_RATE = "normal at the full rate"
 """The authors' E and F: normal, with the learning rate of the other parameters."""
 POOLED = ("mean-pool", "max-pool", "conv")
-OWN_START = "linear, default start"
 
 
 def starts(scale: Scale, seed: int) -> dict[str, Run]:
     default = Model(scale.compared_n, scale.compared_n // 4)
     models = {"roberta": Model(scale.compared_n)}
-    models |= {start: replace(default, start=start) for start in ("average", "normal")}
-    return compared_runs({**models, FULL_RATE: as_authors(default), "default": default}, scale, seed)
+    models |= {start: replace(default, start=start) for start in ("average", "normal", STAGGERED)}
+    return compared_runs({**models, FULL_RATE: as_authors(default)}, scale, seed)
 
 
 def growing(scale: Scale, seed: int) -> dict[str, Run]:
@@ -81,20 +68,11 @@ def warm_start(scale: Scale, seed: int) -> dict[str, Run]:
     }
 
 
-def scratch(scale: Scale, seed: int) -> dict[str, Run]:
-    models = {f"k={scale.n // divisor}": Model(scale.n, scale.n // divisor) for divisor in (4, 2)}
-    every = {"roberta": Model(scale.n), **models}
-    return {label: Run(model, seed, "scratch", scale.base) for label, model in every.items()}
-
-
 def projections(scale: Scale, seed: int) -> dict[str, Run]:
     """Linear and conv have the same start, that of conv, which has fewer; pooling learns nothing."""
-    n, start = scale.compared_n, default_start(projection="conv")
-    models = {"roberta": Model(n), "linear": Model(n, n // 4, start=start)}
-    models |= {kind: Model(n, n // 4, projection=kind) for kind in POOLED}
-    if default_start() != start:
-        models[OWN_START] = Model(n, n // 4)
-    return compared_runs(models, scale, seed)
+    n = scale.compared_n
+    models = {"roberta": Model(n), "linear": Model(n, n // 4, start="average")}
+    return compared_runs({**models, **{kind: Model(n, n // 4, projection=kind) for kind in POOLED}}, scale, seed)
 
 
 def converted(length: int, scale: Scale, seed: int) -> dict[str, Run]:
@@ -106,20 +84,19 @@ COMPARED: Mapping[str, Callable[[Scale, int], dict[str, Run]]] = {
     "starts": starts,
     "growing": growing,
     "warm start": warm_start,
-    "scratch": scratch,
     "projections": projections,
     "conversion": partial(converted, 1),
     "conversion long": partial(converted, 8),
 }
 PARTS: Parts = {
-    "smoke": dict.fromkeys(("starts", "growing", "warm start", "scratch", "projections", "conversion"), ("data",)),
+    "smoke": dict.fromkeys(("starts", "growing", "warm start", "projections", "conversion"), ("data",)),
     **{scale: dict.fromkeys(COMPARED, ("data",)) for scale in ("cpu", "gpu")},
 }
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     models, every = train_models(scale, COMPARED[part], inputs)
-    result = measure(part, scale, models, every, inputs)
+    result = score_models(part, scale, models, every, inputs)
     if part.startswith("conversion"):
         result.rows += score_conversions(models["roberta"], SCALES[scale], inputs.text)
     return result
@@ -145,7 +122,6 @@ CLAIMS: Mapping[str, str] = {
     "starts": "At equal updates, E and F initialized as window averages beat the authors' N(0, 0.02), at either rate.",
     "growing": "At equal updates, doubling n repeatedly beats growing in one step and training from scratch.",
     "warm start": "At equal updates, a converted RoBERTa has a lower perplexity than a Linformer trained from scratch.",
-    "scratch": "Trained from scratch, a larger k has a lower perplexity, and RoBERTa the lowest.",
     "projections": "Learned E and F have a lower perplexity than pooling and convolution.",
     "conversion": "Converted without training, k = n / 4 with a local window of 16 is near the Transformer.",
     "conversion long": "The same at 8 times the n.",
@@ -164,20 +140,14 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     found = []
     for part, claim in CLAIMS.items():
         rows = join(result for result in results if result.part == part)
-        n, at_equal_updates, remarks = rows[0].n if rows else 0, part not in ("scratch", "projections"), []
+        n = rows[0].n if rows else 0
         if part in AT_MOST:
             model, others = AT_MOST[part]
             models, checks = [model, *others], [at_most(rows, model, other) for other in others]
-            defaults = [perplexity_ratio(rows, "default", "average"), perplexity_ratio(rows, OWN_START, "linear")]
-            remarks = [str(ratio) for ratio in defaults if ratio]
-        elif part == "scratch":
-            models = [f"k={n // 4}", f"k={n // 2}"]
-            checks = decreasing(rows, [*models, "roberta"])
         else:
             models = [label(n // 4, WIDEST)]
             checks = [at_most(rows, models[0], "roberta", LIMITS[part])]
-        each = verdict(rows, part, claim, models, checks, remarks=remarks, at_equal_updates=at_equal_updates)
-        found.append(each)
+        found.append(verdict(rows, part, claim, models, checks, at_equal_updates=part != "projections"))
     return found
 
 

@@ -1,8 +1,8 @@
 """Exact attention to W neighbors on each side (`--local-window`), next to the projected positions of equation (7).
 
-After equally many updates, at the n of most comparisons, and at 8 times that n (*long*). **par**, **long par**: k = n
-/ 4 with W = 16 has at most 1.1 times the perplexity of RoBERTa. **E and F**, **long E and F**: k = n / 8, n / 4 and n
-/ 2 with W = 16 have at most the perplexity of k = 1 with the same window, where E and F add one average of the text.
+After equally many updates, at the n of most comparisons. **par**: k = n / 4 with W = 16 has at most 1.1 times the
+perplexity of RoBERTa. **E and F**: k = n / 8, n / 4 and n / 2 with W = 16 have at most the perplexity of k = 1 with the
+same window, where E and F add one average of the text.
 Not enough evidence if the 95 % interval over seeds contains the limit, with fewer than three seeds, if RoBERTa is less
 than 2 bits below a model without context, or if no compared model is 1 bit below. (Written before the first
 measurement.)
@@ -18,7 +18,7 @@ from functools import partial
 
 from ...benchmark.measure import inference, training
 from ...benchmark.rows import Case
-from ..benchmarks import CPU, GPU, SMOKE, measure
+from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..comparison import at_most, bits_by_seed, perplexity_table, pretrain, verdict
 from ..display import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, in_words, join
@@ -28,12 +28,11 @@ from ..statistics import UNDECIDED, Check, Verdict, decide
 
 TITLE = "Local window"
 SAYS = "k = n / 4 with a local window of 16 is near the Transformer, at little cost"
-QUALITY = {"quality": 1, "quality, long": 8}
-"""The n of each part, over that of most comparisons."""
+QUALITY = "quality"
 COST = ("step, k = 128", "step, k = 256", "inference, k = 128", "inference, k = 256")
 PARTS: Parts = {
-    "smoke": {"quality": ("data",), "step, k = 8": (), "inference, k = 8": ()},
-    **{scale: {**dict.fromkeys(QUALITY, ("data",)), **dict.fromkeys(COST, ())} for scale in ("cpu", "gpu")},
+    "smoke": {QUALITY: ("data",), "step, k = 8": (), "inference, k = 8": ()},
+    **{scale: {QUALITY: ("data",), **dict.fromkeys(COST, ())} for scale in ("cpu", "gpu")},
 }
 LOCAL_WINDOWS, WIDEST = (0, 4, 16), 16
 K_DIVISORS = (8, 4, 2)
@@ -47,9 +46,9 @@ def label(k: int, local_window: int) -> str:
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    if part in QUALITY:
-        n = QUALITY[part] * SCALES[scale].compared_n
-        return pretrain(part, scale, partial(compared_runs, models_by_window(n)), inputs)
+    if part == QUALITY:
+        models = models_by_window(SCALES[scale].compared_n)
+        return pretrain(part, scale, partial(compared_runs, models), inputs)
     return run_cost(part, scale, inputs)
 
 
@@ -77,7 +76,7 @@ def run_cost(part: str, scale: str, inputs: Inputs) -> Result:
         cases = [Case("linformer", n, int(k), window) for n in lengths for window in LOCAL_WINDOWS]
         setup = replace(setup, vocabulary=1000, layers=min(setup.layers, 2))
         timed = partial(inference, cases=cases, tokens=max(lengths), setup=setup)
-    result = measure(part, scale, "local_window", [timed], inputs)
+    result = run_benchmark(part, scale, "local_window", [timed], inputs)
     compared = ("relative_time", "relative_bytes", "time_per_token_ratio")
     where = {"phase": "training step" if phase == "step" else "inference"}
     result.rows = Rows(
@@ -87,20 +86,20 @@ def run_cost(part: str, scale: str, inputs: Inputs) -> Result:
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    found = []
-    for part, name in (("quality", ""), ("quality, long", "long ")):
-        rows = join(result for result in results if result.part == part)
-        n = rows[0].n if rows else 0
-        quarter, control = label(n // 4, WIDEST), label(1, WIDEST)
-        models = [label(n // divisor, WIDEST) for divisor in K_DIVISORS]
-        par = "At equal updates, k = n / 4 with a local window of 16 is near the Transformer."
-        checks = [at_most(rows, quarter, "roberta", MAX_RATIO)]
-        found.append(verdict(rows, f"{name}par", par, [quarter], checks, at_equal_updates=True))
-        helps = "At equal updates, next to a local window, E and F still lower the perplexity."
-        checks = [at_most(rows, model, control) for model in models]
-        found.append(verdict(rows, f"{name}E and F", helps, [control, *models], checks, at_equal_updates=True))
+    rows = join(result for result in results if result.part == QUALITY)
+    n = rows[0].n if rows else 0
+    quarter, control = label(n // 4, WIDEST), label(1, WIDEST)
+    models = [label(n // divisor, WIDEST) for divisor in K_DIVISORS]
+    par = "At equal updates, k = n / 4 with a local window of 16 is near the Transformer."
+    near = [at_most(rows, quarter, "roberta", MAX_RATIO)]
+    helps = "At equal updates, next to a local window, E and F still lower the perplexity."
+    lower = [at_most(rows, model, control) for model in models]
     cost = "A local window of 16 adds little time and memory, and keeps both linear in n."
-    return [*found, Verdict("cost", cost, cost_checks(join(results)))]
+    return [
+        verdict(rows, "par", par, [quarter], near, at_equal_updates=True),
+        verdict(rows, "E and F", helps, [control, *models], lower, at_equal_updates=True),
+        Verdict("cost", cost, cost_checks(join(results))),
+    ]
 
 
 def cost_checks(rows: Rows) -> list[Check]:
@@ -123,20 +122,20 @@ def cost_checks(rows: Rows) -> list[Check]:
 
 def tables(results: Sequence[Result]) -> list[Table]:
     cells = []
-    for row in join(result for result in results if result.part not in QUALITY):
+    for row in join(result for result in results if result.part != QUALITY):
         against = f"n = {row.baseline_n:,}" if row.baseline_n else row.baseline
         cells.append(
             [row.phase, str(row.k), row.model, f"{row.n:,}", row.metric.replace("_", " "), against, in_words(row)]
         )
     heads = ["phase", "k", "model", "n", "quantity", "over", "median [extremes]"]
-    quality = [perplexity_table(r, f"{r.part.capitalize()}, {r.scale}") for r in results if r.part in QUALITY]
+    quality = [perplexity_table(r, f"{r.part.capitalize()}, {r.scale}") for r in results if r.part == QUALITY]
     return [*quality, *([Table("Time and memory", heads, cells)] if cells else [])]
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
     """Perplexity relative to RoBERTa's over k: a line per W."""
     panels = []
-    for result in (result for result in results if result.part in QUALITY):
+    for result in (result for result in results if result.part == QUALITY):
         rows, n = result.rows, result.rows[0].n
         roberta, models, lines = bits_by_seed(rows, "roberta"), models_by_window(n).values(), {}
         for window in LOCAL_WINDOWS:

@@ -9,42 +9,27 @@ Linformer computes every position in its last layer, as they do; and 5 times as 
 16,384, which computes only the first position there too. **memory**: the resident bytes per token that the forward
 pass of one document adds at n = 16,384 are at most 1.2 times those at n = 4,096. (Written before the first
 measurement.)
-
-**encoder**: a pretrained encoder in `transformers` and here, and Linformers converted from it, one thread. k = 128 is
-faster than `transformers` in every round from n = 512 on, and with W = 16 from n = 1,024 on. (Written before the first
-measurement.)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-
 from ...benchmark.rows import single
-from ...benchmark.timing import choose_clock, num_threads, time_interleaved
-from ...checkpoints.from_transformers import read_transformers
-from ...checkpoints.models import build_model
+from ...benchmark.timing import choose_clock, num_threads
 from ...checkpoints.onnx_export import check_packages
-from ...checkpoints.to_linformer import from_roberta, resize
-from ...checkpoints.transformers_loading import load_from_transformers
 from .. import document_models as models
 from ..benchmarks import rate_rows, ratio_rows
 from ..display import Panel, Table, pivot
 from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join
-from ..run import STAGGERED
 from ..statistics import UNDECIDED, Check, Verdict, decide, every_round_at_least
 
 TITLE = "Long documents"
 SAYS = "3 times as fast as Longformer, 1.5 times as ModernBERT, 5 times as its Transformer"
-PARTS: Parts = {
-    "smoke": {"documents": (), "encoder": ("encoder",)},
-    "cpu": {"documents": ()},
-    "encoder": {"encoder": ("encoder",)},
-}
+PARTS: Parts = {scale: {"documents": ()} for scale in ("smoke", "cpu")}
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {**models.SMOKE, "lengths": (128,), "rounds": (2,), "tokens": 128, "k": 16},
     "cpu": {
@@ -56,32 +41,22 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 """Sizes of the models, lengths n, rounds at each, and tokens of a round (or one document)."""
-ENCODER_SIZES: dict[str, dict[str, Any]] = {
-    "smoke": {"lengths": (16, 64), "k": 8, "window": 4, "tokens": 64, "rounds": 2},
-    "encoder": {"lengths": (32, 128, 512, 1024, 4096), "k": 128, "window": 16, "tokens": 4096, "rounds": 7},
-}
 LONGEST_WITH_WARM_UP = 4096
 """n up to which a round that is not recorded comes first; a round of longer documents takes minutes."""
 PER_TOKEN, RATE, RATIO = "bytes_per_token", "documents_per_second", "time_ratio"
 BARS = ((4096, LONGFORMER, 3.0), (4096, MODERNBERT, 1.5), (16384, TRANSFORMER, 5.0))
 """n, model, and how many times as fast as it the Linformer must be."""
 FLAT = (4096, 16384, 1.2)
-THEIRS, OURS, WINDOWED = "transformers", "Transformer", "Linformer, local window"
-FASTER_FROM = {LINFORMER: 512, WINDOWED: 1024}
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     check_packages("long-documents")
-    return run_encoder(scale, inputs) if part == "encoder" else run_documents(scale, inputs)
-
-
-def run_documents(scale: str, inputs: Inputs) -> Result:
     sizes, rows = SIZES[scale], Rows()
     with num_threads(sizes["threads"]):
         clock = choose_clock("cpu")
         for n, rounds in zip(sizes["lengths"], sizes["rounds"]):
             rows += measure_length(n, rounds, sizes, clock)
-    return Result("documents", scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})
+    return Result(part, scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})
 
 
 def measure_length(n: int, rounds: int, sizes: dict[str, Any], clock: str) -> list[Row]:
@@ -99,55 +74,14 @@ def measure_length(n: int, rounds: int, sizes: dict[str, Any], clock: str) -> li
     return [*found, *ratio_rows(seconds, models.OURS, OTHERS, n=n)]
 
 
-def run_encoder(scale: str, inputs: Inputs) -> Result:
-    sizes, rows = ENCODER_SIZES[scale], Rows()
-    checkpoint, _ = read_transformers(str(inputs.encoder))
-    with num_threads(1):
-        clock = choose_clock("cpu")
-        for n in sizes["lengths"]:
-            seconds = time_interleaved(build_runs(inputs, checkpoint, n, sizes), sizes["rounds"], clock=clock)
-            rows += rate_rows(seconds, models.count_documents(n, sizes), "sentences", n=n)
-            rows += ratio_rows(seconds, seconds, [THEIRS], n=n)
-    configuration = {"encoder": checkpoint["provenance"]["imported"], "sizes": sizes, "threads": 1}
-    return Result("encoder", scale, rows, environment(inputs, "random tokens"), configuration)
-
-
-def build_runs(
-    inputs: Inputs, checkpoint: dict[str, Any], n: int, sizes: dict[str, Any]
-) -> dict[str, Callable[[], object]]:
-    """A forward pass of each model on the same number of tokens; for n above the encoder's, positions are resized."""
-    from transformers import AutoConfig, AutoModel
-
-    config = load_from_transformers(AutoConfig, str(inputs.encoder))
-    tokens = torch.randint(models.FIRST_TOKEN, config.vocab_size, (models.count_documents(n, sizes), n))
-    if n > checkpoint["cfg"]["model"].max_positions:
-        checkpoint = resize(checkpoint, n)
-        config.max_position_embeddings = n + 2  # RoBERTa's begin at 2
-    theirs = AutoModel.from_config(config, attn_implementation="sdpa").eval()
-    options = {"projected_dim": sizes["k"], "projection_init": STAGGERED}
-    ours = {
-        OURS: checkpoint,
-        LINFORMER: from_roberta(checkpoint, **options),
-        WINDOWED: from_roberta(checkpoint, local_window=sizes["window"], **options),
-    }
-    inference = torch.inference_mode()
-    calls = {name: partial(build_model(each).eval(), tokens, features_only=True) for name, each in ours.items()}
-    return {THEIRS: inference(partial(theirs, input_ids=tokens)), **{k: inference(v) for k, v in calls.items()}}
-
-
 # Verdicts
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    documents, encoder = (join(r for r in results if r.part == part) for part in ("documents", "encoder"))
+    rows = join(results)
     speed = f"A Linformer classifies long documents faster: {SAYS}."
     memory = "The memory per token that classifying a document takes does not grow with its length."
-    converted = "A converted Linformer is faster on long inputs than its Transformer in transformers."
-    return [
-        Verdict("speed", speed, speed_checks(documents)),
-        Verdict("memory", memory, memory_checks(documents)),
-        Verdict("encoder", converted, encoder_checks(encoder)),
-    ]
+    return [Verdict("speed", speed, speed_checks(rows)), Verdict("memory", memory, memory_checks(rows))]
 
 
 def speed_checks(rows: Rows) -> list[Check]:
@@ -170,34 +104,22 @@ def memory_checks(rows: Rows) -> list[Check]:
     return [decide(growth <= most, f"{text}: {growth:.2f}; needs ≤ {most:g}")]
 
 
-def encoder_checks(rows: Rows) -> list[Check]:
-    return [
-        decide(row.low > 1, f"n = {row.n:,}: {row.model} {in_words(row)} times as fast; needs > 1")
-        for row in rows.select(RATIO)
-        if row.n >= FASTER_FROM.get(row.model, row.n + 1)
-    ]
-
-
 # Tables and chart
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    found = []
-    for result in results:
-        rows = result.rows
-        rate = RATE if result.part == "documents" else "sentences_per_second"
-        ratios = [
-            Row(row, models=f"{row.model} over {row.baseline}")
-            for row in rows.select(RATIO)
-            if result.part == "encoder" or row.model in (LINFORMER, EVERY_POSITION)
-        ]
-        memory = "KiB per token that a forward pass adds to the loaded model"
-        found += pivot(
-            rate.capitalize().replace("_", " "), rows.select(rate), "model", "n", partial(in_words, digits=3)
-        )
-        found += pivot("Times as fast, median [extremes of the rounds]", ratios, "models", "n")
-        found += pivot(memory, rows.select(PER_TOKEN), "model", "n", partial(in_words, factor=1 / 1024))
-    return found
+    rows = join(results)
+    ratios = [
+        Row(row, models=f"{row.model} over {row.baseline}")
+        for row in rows.select(RATIO)
+        if row.model in (LINFORMER, EVERY_POSITION)
+    ]
+    memory = "KiB per token that a forward pass adds to the loaded model"
+    return [
+        *pivot("Documents per second", rows.select(RATE), "model", "n"),
+        *pivot("Times as fast, median [extremes of the rounds]", ratios, "models", "n"),
+        *pivot(memory, rows.select(PER_TOKEN), "model", "n", partial(in_words, factor=1 / 1024)),
+    ]
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:

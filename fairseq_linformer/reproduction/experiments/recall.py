@@ -9,10 +9,8 @@ Accuracy on new sequences, one query of each, 95 % interval by Wilson. **full**:
 interval of full attention (k = n, E = F = I and frozen) is above 95 %. **control**: with k = 1, whatever the window,
 its upper end is at most 5 points above a guess. **k**: for each n, window and initialization, in the order of k, mean
 over seeds of the difference to the k before, and of n / 2 to k = 1, with Student's interval: none is below -1 point,
-and that of n / 2 to k = 1 is above 0. At an n where full attention does not recall, control and k are not evaluated:
-the task or the budget is then unsuitable.
-
-**long**: n = 128 to 1,024; only models of n = 128 are trained from scratch, each of the others grows from half its n.
+and that of n / 2 to k = 1 is above 0; the verdict on the default initialization alone is reported. At an n where full
+attention does not recall, control and k are not evaluated: the task or the budget is then unsuitable.
 """
 
 import time
@@ -21,13 +19,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from ...files import open_atomic, read_json, write_json
+from ...files import read_json, write_json
 from ...machine import provenance
 from ..display import Panel, Table
-from ..recall_task import RecallModel, RecallTask, count_recalled, grow, train
-from ..result import Inputs, Parts, Result, Row, Rows, environment, mean_in_words
+from ..recall_task import RecallModel, RecallTask, count_recalled, train_model
+from ..result import Inputs, Parts, Result, Row, Rows, environment, join, mean_in_words
 from ..run import Model
 from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, student_interval, wilson
 
@@ -38,39 +34,44 @@ EVALUATION_SEED = 1000
 """Added to the seed of a run for the sequences that it is evaluated on."""
 RECALLED, ABOVE_CHANCE, MARGIN = 0.95, 0.05, 0.01
 """``MARGIN``: with accuracies near 100 %, a difference of one sequence in a thousand can exceed its interval."""
-_BRIEF: dict[str, Any] = {"seeds": (1,), "updates": 3, "batch": 4, "sequences": 20, "grown": 0, "device": "cpu"}
-_CPU: dict[str, Any] = {
-    "seeds": (1, 2, 3),
-    "updates": 1000,
-    "batch": 32,
-    "sequences": 1000,
-    "grown": 0,
-    "device": "cpu",
-}
-_GPU: dict[str, Any] = {**_CPU, "updates": 4000, "batch": 128, "sequences": 4000, "device": "cuda"}
-_MODELS: dict[str, Any] = {"windows": (0, 4, 16), "k_divisors": (32, 8, 4, 2), "starts": (None, "normal")}
-_FEWER: dict[str, Any] = {"k_divisors": (4, 2), "starts": (None, "normal"), "windows": (0, 4)}
-_DEFAULT: dict[str, Any] = {"windows": (0, 16), "k_divisors": (8, 2), "starts": (None,)}
-SIZES: dict[str, dict[str, dict[str, Any]]] = {
-    "recall": {
-        "smoke": {"lengths": (64,), **_FEWER, **_BRIEF},
-        "cpu": {"lengths": (128,), **_MODELS, **_CPU},
-        "gpu": {"lengths": (128, 256, 512, 1024), **_MODELS, **_GPU},
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "lengths": (64,),
+        "windows": (0, 4),
+        "k_divisors": (4, 2),
+        "starts": (None, "normal"),
+        "seeds": (1,),
+        "updates": 3,
+        "batch": 4,
+        "sequences": 20,
+        "device": "cpu",
     },
-    "long": {
-        "smoke": {"lengths": (64, 128), "windows": (4,), "k_divisors": (4,), "starts": (None,), **_BRIEF, "grown": 2},
-        "cpu": {"lengths": (128, 256, 512, 1024), **_DEFAULT, **_CPU, "grown": 100},
+    "cpu": {
+        "lengths": (128,),
+        "windows": (0, 4, 16),
+        "k_divisors": (32, 8, 4, 2),
+        "starts": (None, "normal"),
+        "seeds": (1, 2, 3),
+        "updates": 1000,
+        "batch": 32,
+        "sequences": 1000,
+        "device": "cpu",
     },
 }
-"""By part and scale. ``starts``: of E and F, None for the default. ``sequences``: on which each run is evaluated.
-``batch``: sequences per update. ``grown``: updates of a model that starts from that of half its n; 0 to train every n
-from scratch.
+SIZES["gpu"] = {
+    **SIZES["cpu"],
+    "lengths": (128, 256, 512, 1024),
+    "updates": 4000,
+    "batch": 128,
+    "sequences": 4000,
+    "device": "cuda",
+}
+"""``starts``: of E and F, None for the default. ``sequences``: on which each run is evaluated. ``batch``: sequences per
+update.
 
 In a trial of ``cpu``, full attention recalled all 1,000 sequences after 500 updates with each of three seeds, and
-k = n / 8 all but one after 1,000 with one seed; so there is a smaller k. From scratch full attention of n = 512
-recalled 82 % after 1,000 updates (one seed); grown from n = 128 it recalled 99 % at n = 256 before any update. ``gpu``
-is assumed."""
-PARTS: Parts = {scale: {part: () for part in SIZES if scale in SIZES[part]} for scale in ("smoke", "cpu", "gpu")}
+k = n / 8 all but one after 1,000 with one seed; so there is a smaller k. ``gpu`` is assumed."""
+PARTS: Parts = {scale: {"recall": ()} for scale in SIZES}
 
 
 def label(model: Model) -> str:
@@ -97,8 +98,8 @@ def models_of(sizes: dict[str, Any]) -> list[Model]:
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    """Each trained model is a file in RUNS/SCALE/recall/PART, so that a rerun resumes."""
-    sizes, folder = SIZES[part][scale], inputs.runs / scale / "recall" / part
+    """Each trained model has a file in RUNS/SCALE/recall, so that a rerun resumes."""
+    sizes, folder = SIZES[scale], inputs.runs / scale / "recall"
     rows, found = Rows(), []
     for seed in sizes["seeds"]:
         for model in models_of(sizes):
@@ -108,42 +109,28 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
             interval = {"low": low, "high": high, "repetitions": sizes["sequences"], "interval_kind": "confidence"}
             where = {"model": label(model), "n": model.n, "k": model.k, "seed": seed}
             rows.append(Row(metric="accuracy", value=share, unit="share of sequences", **interval, **where))
-    circumstances = environment(inputs, "none: random sequences of a seed")
-    circumstances["commit"] = "; ".join(dict.fromkeys(each["commit"] for each in found))
-    circumstances["seconds"] = round(sum(each["seconds"] for each in found), 1)
+    commits = "; ".join(dict.fromkeys(each["commit"] for each in found))
+    seconds = round(sum(each["seconds"] for each in found), 1)
+    circumstances = environment(inputs, "none: random sequences of a seed", commit=commits, seconds=seconds)
     return Result(part, scale, rows, circumstances, sizes)
 
 
 def measure_model(model: Model, seed: int, sizes: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Train and evaluate a model, unless it is: the number of recalled sequences."""
-
-    def build(n: int, k: int) -> RecallModel:
-        return RecallModel(RecallTask(n), k, model.local_window, model.start, seed).to(sizes["device"])
-
-    def path(n: int, k: int, suffix: str) -> Path:
-        return folder / f"n{n}-k{k}-w{model.local_window}-{model.start}-seed{seed}.{suffix}"
-
-    n, k = model.n, model.k or model.n
-    if (stored := path(n, k, "json")).exists():
-        found: dict[str, Any] = read_json(stored)
-        return found
-    started, trained, updates = time.monotonic(), build(n, k), sizes["updates"]
-    if sizes["grown"] and n > min(sizes["lengths"]):
-        half = n // 2, max(1, k // 2)
-        shorter, updates = build(*half), sizes["grown"]
-        shorter.load_state_dict(torch.load(path(*half, "pt"), weights_only=True))
-        grow(shorter, trained)
-    train(trained, seed, updates, sizes["batch"])
-    if sizes["grown"]:
-        with open_atomic(path(n, k, "pt"), "wb") as file:
-            torch.save(trained.state_dict(), file)
-    found = {
-        "recalled": count_recalled(trained, EVALUATION_SEED + seed, sizes["sequences"]),
-        "seconds": round(time.monotonic() - started, 2),
-        "commit": provenance()["commit"],
-    }
-    write_json(stored, found)
-    return found
+    n, k, window = model.n, model.k or model.n, model.local_window
+    path = folder / f"n{n}-k{k}-w{window}-{model.start}-seed{seed}.json"
+    if not path.exists():
+        started, trained = time.monotonic(), RecallModel(RecallTask(n), k, window, model.start, seed)
+        trained.to(sizes["device"])
+        train_model(trained, seed, sizes["updates"], sizes["batch"])
+        found = {
+            "recalled": count_recalled(trained, EVALUATION_SEED + seed, sizes["sequences"]),
+            "seconds": round(time.monotonic() - started, 2),
+            "commit": provenance()["commit"],
+        }
+        write_json(path, found)
+    stored: dict[str, Any] = read_json(path)
+    return stored
 
 
 # Verdicts
@@ -163,21 +150,25 @@ def estimates(rows: Rows, **where: Any) -> list[Estimate]:
     ]
 
 
-def checks_of(result: Result) -> dict[str, list[Check]]:
-    """The checks of each claim."""
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
     checks: dict[str, list[Check]] = {name: [] for name in CLAIMS}
-    for n in lengths_of(result.rows):
-        full = [each.more_than(RECALLED) for each in estimates(result.rows, model=FULL, n=n)]
+    own: list[Check] = []  # of k, with the default start
+    rows = join(results)
+    for n in lengths_of(rows):
+        full = [each.more_than(RECALLED) for each in estimates(rows, model=FULL, n=n)]
         checks["full"] += full
         if all(check.outcome == HOLDS for check in full):
-            limit = RecallTask(n).chance + ABOVE_CHANCE
-            checks["control"] += [each.at_most(limit) for each in estimates(result.rows, k=1, n=n)]
-            checks["k"] += increase_checks(result.rows, n, SIZES[result.part][result.scale])
+            sizes, limit = SIZES[results[0].scale], RecallTask(n).chance + ABOVE_CHANCE
+            checks["control"] += [each.at_most(limit) for each in estimates(rows, k=1, n=n)]
+            checks["k"] += increase_checks(rows, n, sizes)
+            own += increase_checks(rows, n, {**sizes, "starts": (None,)})
         else:
             missing = Check(UNDECIDED, f"n = {n}: full attention does not recall more than 95 % with every seed")
             checks["control"].append(missing)
             checks["k"].append(missing)
-    return checks
+    default = Verdict("k", CLAIMS["k"], own)
+    remarks = {"k": [f"with the default initialization: {default.outcome}; {default.numbers[0]}"] if own else []}
+    return [Verdict(name, claim, checks[name], remarks=remarks.get(name, ())) for name, claim in CLAIMS.items()]
 
 
 def increase_checks(rows: Rows, n: int, sizes: dict[str, Any]) -> list[Check]:
@@ -201,15 +192,6 @@ def mean_difference(rows: Rows, n: int, after: str, before: str) -> Estimate:
     return Estimate(*student_interval([x.value - y.value for x, y in zip(a, b, strict=True)]), text)
 
 
-def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    checks = {result.part: checks_of(result) for result in results}
-    return [
-        Verdict(name if part == "recall" else f"long {name}", claim, checks[part][name] if part in checks else [])
-        for part in SIZES
-        for name, claim in CLAIMS.items()
-    ]
-
-
 def lengths_of(rows: Rows) -> list[int]:
     return sorted({row.n for row in rows})
 
@@ -219,16 +201,13 @@ def lengths_of(rows: Rows) -> list[int]:
 
 def tables(results: Sequence[Result]) -> list[Table]:
     """Mean accuracy over seeds, and the lowest and highest, by local window, start and k."""
-    found = []
-    for result in results:
-        sizes = SIZES[result.part][result.scale]
-        for n in lengths_of(result.rows):
-            head = ["model", "k = 1", *(f"k = {n // divisor}" for divisor in (*sizes["k_divisors"], 1))]
-            cells = [[FULL, *[""] * (len(head) - 2), _cell(result.rows, FULL, n)]]
-            for name, models in lines_of(sizes, n).items():
-                cells.append([name, *(_cell(result.rows, label(model), n) for model in models), ""])
-            title = f"Accuracy in %, {result.part}, n = {n:,}, mean over seeds (lowest to highest)"
-            found.append(Table(title, head, cells))
+    found, rows, sizes = [], join(results), SIZES[results[0].scale]
+    for n in lengths_of(rows):
+        head = ["model", "k = 1", *(f"k = {n // divisor}" for divisor in (*sizes["k_divisors"], 1))]
+        cells = [[FULL, *[""] * (len(head) - 2), _cell(rows, FULL, n)]]
+        for name, models in lines_of(sizes, n).items():
+            cells.append([name, *(_cell(rows, label(model), n) for model in models), ""])
+        found.append(Table(f"Accuracy in %, n = {n:,}, mean over seeds (lowest to highest)", head, cells))
     return found
 
 
@@ -238,13 +217,10 @@ def _cell(rows: Rows, model: str, n: int) -> str:
 
 def chart(results: Sequence[Result]) -> list[Panel]:
     """Accuracy over k, at the longest n: a line per local window and start, and per seed."""
-    panels = []
-    for result in results:
-        sizes, n = SIZES[result.part][result.scale], lengths_of(result.rows)[-1]
-        lines = {}
-        for name, models in lines_of(sizes, n).items():
-            found = [row for model in models for row in result.rows.select("accuracy", model=label(model), n=n)]
-            lines[name] = [[(row.k, row.value) for row in found if row.seed == seed] for seed in sizes["seeds"]]
-        levels = {"chance": RecallTask(n).chance}
-        panels.append(Panel(f"{result.part}, n = {n:,}", "k", "accuracy", lines, levels, log_x=True))
-    return panels
+    rows, sizes = join(results), SIZES[results[0].scale]
+    n, lines = lengths_of(rows)[-1], {}
+    for name, models in lines_of(sizes, n).items():
+        found = [row for model in models for row in rows.select("accuracy", model=label(model), n=n)]
+        lines[name] = [[(row.k, row.value) for row in found if row.seed == seed] for seed in sizes["seeds"]]
+    levels = {"chance": RecallTask(n).chance}
+    return [Panel(f"Recall, n = {n:,}", "k", "accuracy", lines, levels, log_x=True)]

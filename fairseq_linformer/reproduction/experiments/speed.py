@@ -21,7 +21,7 @@ from ...benchmark.processes import processes
 from ...benchmark.timing import num_threads
 from ...data.tasks import TASKS
 from ...training.data import describe_data
-from ..benchmarks import CPU, GPU, SMOKE, measure
+from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..display import Table
 from ..finetuned import task_folder
 from ..result import Inputs, Parts, Result, in_words, join
@@ -49,7 +49,7 @@ PEERS = {"lucidrains": "linformer", "linformer-pytorch": "linformer_pytorch"}
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     with nullcontext() if scale == "gpu" else num_threads(THREADS):
-        return measure(part, scale, "speed", measurements(part, scale, inputs), inputs, describe(part, inputs))
+        return run_benchmark(part, scale, "speed", measurements(part, scale, inputs), inputs, describe(part, inputs))
 
 
 def describe(part: str, inputs: Inputs) -> str:

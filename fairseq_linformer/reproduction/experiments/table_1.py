@@ -28,7 +28,7 @@ from ...benchmark.measure import Setup, inference, make_cases
 from ...config import LinformerConfig
 from ...modules import LinformerEncoder
 from .. import paper
-from ..benchmarks import CPU, GPU, SMOKE, measure
+from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..display import Panel, Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join
 from ..statistics import HOLDS, UNDECIDED, Check, Estimate, Verdict, decide
@@ -76,7 +76,7 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
         models, lengths, k, setup = TIMED[scale]
         timed = partial(inference, tokens=max(lengths), setup=replace(setup, vocabulary=1000))
         groups = [partial(timed, cases=make_cases(models, n, (k,))) for n in lengths]
-        return measure(part, scale, "table_1", groups, inputs)
+        return run_benchmark(part, scale, "table_1", groups, inputs)
     rows = Rows(count_operations(*COUNTED[scale]))
     return Result(part, scale, rows, environment(inputs, "none: shapes"))
 

@@ -19,9 +19,7 @@ difference. The paper does not name QQP's metric; ASSUMED to be accuracy.
 seeds. By medians: with each sharing **half** (k = n / 2) keeps at least 99 % of the encoder's mean accuracy,
 **quarter** (n / 4) 98 %; **window**: k = n / 4 with W = 16 keeps 99 % and reaches 89 % on SST-2; otherwise they do not
 hold. **E and F**: on IMDB, which has the longest inputs, every run of k = n / 4 with W = 16 is above every run of k = 1
-with that window. **graded**: on QNLI, whose inputs are short, every run of the model with graded windows is above every
-run of the one with staggered windows. These two do not hold if no run is above any of the other model. (*graded* was
-written when staggered accuracies were known, the others before the first measurement.)
+with that window; it does not hold if no run is above any of the other model. (Written before the first measurement.)
 """
 
 from collections.abc import Callable, Sequence
@@ -37,10 +35,10 @@ from ...training.recipe import GRID_LRS, Recipe, build_grid, run_names
 from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper
 from ..display import Table
-from ..encoder import EncoderModel, distill, write_transformer
+from ..encoder import EncoderModel, distill, open_encoder
 from ..finetuned import Accuracies, near_chance, result_of, task_folder
 from ..result import Inputs, Parts, Result, Rows, in_words, join
-from ..run import CONFIG, STAGGERED, Model, Run, train
+from ..run import CONFIG, Model, Run, train_runs
 from ..scales import SCALES
 from ..statistics import (
     FAILS,
@@ -116,31 +114,26 @@ GRID = build_grid(GRID_LRS, (16, 32), (1, 2, 3))
 """RoBERTa's grid for GLUE (Liu et al. 2019, Table 10): ASSUMED, as the paper does not describe its finetuning."""
 
 
-_ENCODER, QUARTER, CONTROL = (EncoderModel(512, k, local_window=16 if k else 0) for k in (None, 128, 1))
-_SHARED = tuple(EncoderModel(512, k, sharing) for sharing in SHARINGS for k in (256, 128))
-_SMALL: dict[str, Any] = {"max_update": 2, "batch_size": 2, "lr": 2e-4}
-_LARGE: dict[str, Any] = {"max_update": 1000, "batch_size": 4, "lr": 2e-4, "amp": True}
 ENCODER_SIZES: dict[str, dict[str, Any]] = {
     "smoke": {
         "models": (EncoderModel(32), EncoderModel(32, 8, local_window=4)),
-        "longer": (),
-        "distillation": _SMALL,
-        "staggered": _SMALL,
+        "distillation": {"max_update": 2, "batch_size": 2, "lr": 2e-4},
         "recipes": {"imdb": (1e-3, 8, 1)},
         "seeds": (1,),
     },
     "encoder": {
-        "models": (_ENCODER, QUARTER, CONTROL, *_SHARED, *(replace(m, start=STAGGERED) for m in (QUARTER, CONTROL))),
-        "longer": (_ENCODER, QUARTER),
-        "distillation": _LARGE,
-        "staggered": {**_LARGE, "lr": 4e-4, "short_seq_prob": 0.0},
+        "models": (
+            EncoderModel(512),
+            *(EncoderModel(512, k, local_window=16) for k in (128, 1)),
+            *(EncoderModel(512, k, sharing) for sharing in SHARINGS for k in (256, 128)),
+        ),
+        "distillation": {"max_update": 1000, "batch_size": 4, "lr": 2e-4, "amp": True},
         "recipes": {"sst-2": (1e-4, 32, 1), "imdb": (1e-4, 16, 1), "qnli": (1e-4, 32, 1), "qqp": (1e-4, 32, 1)},
         "seeds": (1, 2, 3),
     },
 }
-"""Of the distilled encoders. ``models``: the encoder first. ``longer``: also finetuned on IMDB with twice the n, by
-resizing. ``distillation``: of the Linformers, but ``staggered`` of those that were distilled before, with staggered
-windows. ``recipes``: learning rate, batch size and epochs of finetuning, by task."""
+"""Of the distilled encoders. ``models``: the encoder first. ``recipes``: learning rate, batch size and epochs of
+finetuning, by task."""
 HALF_KEEPS, QUARTER_KEEPS, WINDOW_KEEPS, SST_2 = 0.99, 0.98, 0.99, 89.0
 
 
@@ -151,12 +144,10 @@ def small_parts(scale: str) -> dict[str, tuple[str, ...]]:
     return {f"{task}: {each}": ("data", "tasks") for each in [*both, *labels[2:]] for task in SIZES[scale]["epochs"]}
 
 
-def encoder_parts(scale: str) -> dict[str, tuple[Model, int]]:
-    """Model and n of each part."""
+def encoder_parts(scale: str) -> dict[str, Model]:
+    """The model of each part."""
     sizes = ENCODER_SIZES[scale]
-    n = sizes["models"][0].n
-    found = {f"{task}: {model.label}": (model, n) for model in sizes["models"] for task in sizes["recipes"]}
-    return found | {f"imdb: {model.label}, n = {2 * n}": (model, 2 * n) for model in sizes["longer"]}
+    return {f"{task}: {model.label}": model for model in sizes["models"] for task in sizes["recipes"]}
 
 
 _ON_ENCODER: Parts = {
@@ -179,9 +170,9 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     task, _, name = part.partition(": ")
     configuration: dict[str, Any] = {}
     if part in _ON_ENCODER.get(scale, ()):
-        model, n = encoder_parts(scale)[part]
-        configuration = {"model": asdict(model), "distillation": distillation_of(model, scale)}
-        results = finetune_encoder(task, model, n, scale, inputs)[1]
+        model = encoder_parts(scale)[part]
+        configuration = {"model": asdict(model), "distillation": ENCODER_SIZES[scale]["distillation"]}
+        results = finetune_encoder(task, model, model.n, scale, inputs)[1]
     elif scale == "paper":
         results = finetune(paper_job(task, PAPER_MODELS[name], inputs, "cuda"))
     else:
@@ -209,7 +200,7 @@ def small_job(task: str, name: str, scale: str, inputs: Inputs) -> FinetuningJob
     sizes, folder = SIZES[scale], inputs.runs / scale / "table_2"
     pretraining = pretraining_runs(scale)[name.removesuffix(SCRATCH)]
     data = task_folder(task, pretraining.model.n, inputs)
-    trained = train([pretraining], replace(SCALES[scale], lr=sizes["lr"]), folder, inputs.text)
+    trained = train_runs([pretraining], replace(SCALES[scale], lr=sizes["lr"]), folder, inputs.text)
     lr, batch_size = sizes["finetuning"]
     slug = name.replace(", ", "-").replace("=", "").replace(" ", "")
     return FinetuningJob(
@@ -225,33 +216,26 @@ def small_job(task: str, name: str, scale: str, inputs: Inputs) -> FinetuningJob
     )
 
 
-def distillation_of(model: Model, scale: str) -> dict[str, Any]:
-    found: dict[str, Any] = ENCODER_SIZES[scale]["staggered" if model.start == STAGGERED else "distillation"]
-    return found
-
-
 def finetune_encoder(
     task: str, model: Model, n: int, scale: str, inputs: Inputs
 ) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Finetune a model with each seed; it is distilled first unless it is.
+    """Finetune a model of n with each seed; it is distilled first unless it is.
 
     Returns:
         The checkpoints of the seeds, and their results.
     """
-    sizes, folder = ENCODER_SIZES[scale], inputs.runs.absolute() / scale / "table_2"
-    own_n = sizes["models"][0].n
+    sizes = ENCODER_SIZES[scale]
     lr, batch_size, epochs = sizes["recipes"][task]
-    data, checkpoint = task_folder(task, n, inputs), write_transformer(inputs.encoder, own_n, folder)
-    if model.k is not None:
-        checkpoint = distill(model, distillation_of(model, scale), inputs.data, folder)[0] / MODEL
+    data = task_folder(task, n, inputs)
+    encoder = open_encoder(inputs.encoder, n, inputs.runs.absolute() / scale / "table_2")
+    linformer = model.k and distill(model, sizes["distillation"], inputs.data, encoder)[0] / MODEL
     job = FinetuningJob(
         TASKS[task],
-        str(checkpoint),
+        str(linformer or encoder),
         [Recipe(lr, batch_size, epochs, seed) for seed in sizes["seeds"]],
-        f"finetuned/{task}-{model.name}" + f"-n{n}" * (n != own_n),
+        f"finetuned/{task}-{model.name}",
         str(data),
-        str(folder),
-        n if n != own_n else None,
+        str(encoder.parent),
         overrides=(
             f"common.amp={str('amp' in sizes['distillation']).lower()}",
             "dataset.num_workers=0",
@@ -264,15 +248,9 @@ def finetune_encoder(
     names = run_names(job.name, job.recipes)
     checkpoints = [Path(job.runs, name, result["checkpoint"]) for name, result in zip(names, results)]
     for path in checkpoints:
-        delete_unscored(path)
+        for other in set(path.parent.glob("*.pt*")) - {path}:  # there are over a hundred runs
+            other.unlink()
     return checkpoints, results
-
-
-def delete_unscored(scored: Path) -> None:
-    """Delete a run's other checkpoints: there are over a hundred runs."""
-    for path in scored.parent.glob("*.pt*"):
-        if path != scored:
-            path.unlink()
 
 
 def paper_job(task: str, model: Model, inputs: Inputs, device: str) -> FinetuningJob:
@@ -293,6 +271,8 @@ def paper_job(task: str, model: Model, inputs: Inputs, device: str) -> Finetunin
 
 def slurm_jobs(runs, tasks, device: str) -> list[TrainingJob]:
     """The Slurm array of all grids."""
+    if tasks is None:
+        raise ValueError("--array table-2 needs --tasks")
     inputs = Inputs("", Path(runs), tasks=Path(tasks))
     jobs = [paper_job(task, model, inputs, device) for model in PAPER_MODELS.values() for task in NAMES]
     return [training for job in jobs for training in open_job(job)[1]]
@@ -397,21 +377,18 @@ def _unmeasured(text: str, tasks: Sequence[str]) -> Check:
 def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
     found, models, tasks = Accuracies(rows), ENCODER_SIZES[scale]["models"], list(ENCODER_SIZES[scale]["recipes"])
     n = models[0].n
-    windowed = next(m for m in models if m.k == n // 4 and m.local_window and m.start != STAGGERED)
-    control, staggered = replace(windowed, k=1), replace(windowed, start=STAGGERED)
+    windowed = next(m for m in models if m.k == n // 4 and m.local_window)
     half, quarter = ([m.label for m in models if m.k == k and not m.local_window] for k in (n // 2, n // 4))
     window = [check_kept(found, windowed.label, tasks, WINDOW_KEEPS)]
     if sst_2 := found.find("sst-2", windowed.label):
         window.append(decide(sst_2.value >= SST_2, f"sst-2: {in_words(sst_2)} %; needs ≥ {SST_2:g}"))
     kept = "Distilled, a Linformer of k = n / {} is {}as accurate as its Transformer."
     more = "Next to a local window, E and F raise the accuracy on long inputs."
-    graded = "Distilled, graded windows keep more accuracy on short inputs than staggered ones."
     return [
         Verdict("half", kept.format(2, ""), [check_kept(found, model, tasks, HALF_KEEPS) for model in half]),
         Verdict("quarter", kept.format(4, "almost "), [check_kept(found, m, tasks, QUARTER_KEEPS) for m in quarter]),
         Verdict("window", kept.format("4 with a local window", ""), window),
-        Verdict("E and F", more, [check_difference(found, windowed.label, control.label, ["imdb"])]),
-        Verdict("graded", graded, [check_difference(found, windowed.label, staggered.label, ["qnli"])]),
+        Verdict("E and F", more, [check_difference(found, windowed.label, replace(windowed, k=1).label, ["imdb"])]),
     ]
 
 

@@ -31,7 +31,7 @@ from ...benchmark.memory import largest_batch
 from ...benchmark.rows import Case, single
 from ...modules import LinformerEncoder
 from .. import paper
-from ..benchmarks import CPU, GPU, SMOKE, measure
+from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..display import Panel, Table
 from ..paper import TABLE_3_DIMENSIONS
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words
@@ -78,7 +78,7 @@ def run_time(scale: str, inputs: Inputs) -> Result:
     timed = partial(inference, tokens=tokens, setup=setup)
     models = ("transformer-eager", "transformer-sdpa", "linformer")
     groups = [partial(timed, cases=make_cases(models, n, dims)) for n in lengths]
-    result = measure("time", scale, "table_3", groups, inputs)
+    result = run_benchmark("time", scale, "table_3", groups, inputs)
     for row in result.rows.select("time_ratio"):
         row["baseline"] = row.baseline.removeprefix("transformer-")
     return result
