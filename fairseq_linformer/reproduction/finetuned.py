@@ -74,22 +74,20 @@ def rows_of(task: str, label: str, results: Sequence[Mapping[str, Any]]) -> Rows
     )
 
 
-class Accuracies:
-    """Accuracies in percent on the development sets, by task and label of the model."""
+def accuracy_of(rows: Rows, task: str, model: str) -> Row | None:
+    """Accuracy in percent on the development set."""
+    return rows.find("accuracy", split="valid", task=task, model=model)
 
-    def __init__(self, rows: Rows):
-        self.rows, self.models = rows, list(dict.fromkeys(row.model for row in rows))
 
-    def find(self, task: str, model: str) -> Row | None:
-        return self.rows.find("accuracy", split="valid", task=task, model=model)
-
-    def mean(self, model: str, tasks: Sequence[str]) -> Estimate | None:
-        """The mean over tasks of the medians, of the lowest and of the highest; None if one has too few seeds."""
-        measured = [row for task in tasks if (row := self.find(task, model)) and (row.repetitions or 1) >= MIN_SEEDS]
-        if not measured or len(measured) < len(tasks):
-            return None
-        value, low, high = (mean(getattr(row, name) for row in measured) for name in ("value", "low", "high"))
-        return Estimate(value, low, high, model)
+def mean_accuracy(rows: Rows, model: str, tasks: Sequence[str]) -> Estimate | None:
+    """The mean over tasks of the medians, of the lowest and of the highest; None if one has too few seeds."""
+    measured = [
+        row for task in tasks if (row := accuracy_of(rows, task, model)) and (row.repetitions or 1) >= MIN_SEEDS
+    ]
+    if not measured or len(measured) < len(tasks):
+        return None
+    value, low, high = (mean(getattr(row, name) for row in measured) for name in ("value", "low", "high"))
+    return Estimate(value, low, high, model)
 
 
 def near_chance(rows: Rows, tasks: Sequence[str]) -> dict[str, str]:

@@ -179,14 +179,13 @@ def train_model(model: RecallModel, seed: int, updates: int, batch: int) -> None
         seed: of the sequences.
         batch: sequences per update.
     """
-    device = model.left_neighbor.weight.device
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
-    queries = model.task.queries.to(device)
+    queries = model.task.queries
     for update in range(updates):
         left = (updates - update) / (DECAYING_SHARE * updates)
         optimizer.param_groups[0]["lr"] = LEARNING_RATE * min(1.0, (update + 1) / WARMUP, left)
-        tokens, targets = (x.to(device) for x in model.task.draw(batch, generator))
+        tokens, targets = model.task.draw(batch, generator)
         loss = F.cross_entropy(model(tokens, queries).flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -200,11 +199,10 @@ def count_recalled(model: RecallModel, seed: int, sequences: int) -> int:
 
     The other queries are not counted: answers to one sequence are not independent trials.
     """
-    task, device = model.task, model.left_neighbor.weight.device
-    generator, last, recalled = torch.Generator().manual_seed(seed), task.queries[-1:].to(device), 0
+    task, generator, recalled = model.task, torch.Generator().manual_seed(seed), 0
     batch = CHUNK // task.n
     for first in range(0, sequences, batch):
         tokens, targets = task.draw(min(batch, sequences - first), generator)
-        answers = model(tokens.to(device), last).argmax(-1).squeeze(1)
-        recalled += int((answers.cpu() == targets[:, -1]).sum())
+        answers = model(tokens, task.queries[-1:]).argmax(-1).squeeze(1)
+        recalled += int((answers == targets[:, -1]).sum())
     return recalled

@@ -1,4 +1,6 @@
-"""The boundary of each rule, from both sides."""
+"""The boundary of each rule, from both sides: rows just inside, and just outside."""
+
+from collections.abc import Iterable
 
 import pytest
 
@@ -29,6 +31,9 @@ from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, U
 
 from .test_comparison import model
 
+RULES: list = []
+"""Experiment, claim, outcome and result."""
+
 
 def result(rows, part="x", scale="cpu", **configuration) -> Result:
     return Result(part, scale, Rows(rows), dict.fromkeys(ENVIRONMENT, "x"), configuration)
@@ -36,6 +41,13 @@ def result(rows, part="x", scale="cpu", **configuration) -> Result:
 
 def outcomes(module, *results) -> dict[str, str]:
     return {v.name: v.outcome for v in module.verdicts(results) if v.outcome != UNMEASURED}
+
+
+def rule(module, claim: str, *cases: tuple[str, Iterable[Row]], part="x", scale="cpu") -> None:
+    """Add the boundary of a claim: outcomes, and the rows with them."""
+    name = module.__name__.rpartition(".")[2]
+    for i, (outcome, rows) in enumerate(cases):
+        RULES.append(pytest.param(module, claim, outcome, result(rows, part, scale), id=f"{name}-{part}-{claim}-{i}"))
 
 
 def rounds(metric, value, low=None, high=None, **where) -> Row:
@@ -53,32 +65,36 @@ def layer_times(linformer: float, transformer: float):
             yield rounds("microseconds_per_token", float(n) ** exponent, model=name, n=n)
 
 
-@pytest.mark.parametrize(
-    "linformer, transformer, outcome",
-    [(0.149, 0.501, HOLDS), (0.151, 0.501, FAILS), (0.149, 0.499, UNDECIDED), (0.151, 0.499, FAILS)],
+def operations(linear: float, power: float):
+    """Operations per token at the last of three lengths, over those at the first."""
+    for name, values in {"linformer": (1.0, 1.0, linear), "transformer": (1.0, 1.0, 2**power)}.items():
+        for n, value in zip((64, 128, 256), values):
+            yield Row(metric="operations_per_token", value=value, model=name, n=n)
+
+
+WIDE = [rounds("microseconds_per_token", 1.0, 0.5, 2.0, model="m", n=n) for n in (1, 2, 4, 8)]
+rule(
+    table_1,
+    "time",
+    (HOLDS, layer_times(0.149, 0.501)),
+    (FAILS, layer_times(0.151, 0.501)),
+    (UNDECIDED, layer_times(0.149, 0.499)),
+    (FAILS, layer_times(0.151, 0.499)),
+    (UNDECIDED, [*WIDE, *layer_times(0.0, 0.0)]),
 )
-def test_time_of_a_layer(linformer, transformer, outcome):
-    assert outcomes(table_1, result(layer_times(linformer, transformer))) == {"time": outcome}
+rule(
+    table_1,
+    "operations",
+    (HOLDS, operations(1.05, 0.91)),
+    (FAILS, operations(1.051, 0.91)),
+    (UNDECIDED, operations(1.05, 0.89)),
+    (FAILS, operations(1.06, 0.89)),
+)
 
 
 def test_the_exponent_is_between_extremes():
-    rows = [rounds("microseconds_per_token", 1.0, 0.5, 2.0, model="m", n=n) for n in (1, 2, 4, 8)]
-    found = table_1.exponent(Rows(rows), "m")
+    found = table_1.exponent(Rows(WIDE), "m")
     assert (found.value, found.low, found.high) == pytest.approx((1, -1, 3))
-    assert outcomes(table_1, result([*rows, *layer_times(0.0, 0.0)])) == {"time": UNDECIDED}
-
-
-@pytest.mark.parametrize(
-    "linear, power, outcome", [(1.05, 0.91, HOLDS), (1.051, 0.91, FAILS), (1.05, 0.89, UNDECIDED), (1.06, 0.89, FAILS)]
-)
-def test_operations_of_a_layer(linear, power, outcome):
-    counts = {"linformer": (1.0, 1.0, linear), "transformer": (1.0, 1.0, 2**power)}
-    rows = [
-        Row(metric="operations_per_token", value=value, model=name, n=n)
-        for name, values in counts.items()
-        for n, value in zip((64, 128, 256), values)
-    ]
-    assert outcomes(table_1, result(rows)) == {"operations": outcome}
 
 
 # Table 2
@@ -97,57 +113,42 @@ QUARTERS, HALVES = ([f"n=512, k={k}, {sharing}" for sharing in table_2.SHARINGS]
 QUARTER, (HALF, _, LAYERWISE) = QUARTERS[2], HALVES
 
 
-def small_outcomes(changed: dict[str, float | None], *more: Row) -> dict[str, str]:
-    """Outcomes of models of these accuracies, unless changed; without those of None."""
+def finetuned(changed: dict[str, float | None], *more: Row):
+    """Models of accuracies at which every claim holds, unless changed; without those of None."""
     values = {ROBERTA: 90.0, SCRATCH: 89.0, LONGER: 90.5, **dict.fromkeys(QUARTERS, 89.5)}
-    values |= {**dict(zip(HALVES, (90.1, 90.0, 90.2))), f"{HALF}, from scratch": 89.0, **changed}
-    rows = [
-        row
-        for name, value in values.items()
-        if value is not None
-        for row in accuracies(name, value, n=1024 if name == LONGER else 512)
-    ]
-    return outcomes(table_2, result([*rows, *more]))
+    values |= {**dict(zip(HALVES, (90.1, 90.0, 90.2))), **changed}
+    for name, value in values.items():
+        if value is not None:
+            yield from accuracies(name, value, n=1024 if name == LONGER else 512)
+    yield from more
 
 
-def test_table_2_holds():
-    assert small_outcomes({}) == dict.fromkeys(("comparable", "k", "sharing", "n", "pretraining"), HOLDS)
-
-
-@pytest.mark.parametrize(
-    "name, changed, outcome",
-    [
-        ("comparable", {QUARTER: 89.0}, HOLDS),
-        ("comparable", {QUARTER: 88.99}, FAILS),
-        ("comparable", {QUARTER: None}, UNDECIDED),
-        ("k", {HALF: 90.0, LAYERWISE: 90.0}, FAILS),
-        ("k", {HALF: 89.0, LAYERWISE: 90.01}, HOLDS),
-        ("k", {HALF: None, LAYERWISE: 90.01}, HOLDS),
-        ("k", {HALF: None, LAYERWISE: 90.0}, UNDECIDED),
-        ("sharing", {LAYERWISE: 90.1}, FAILS),
-        ("sharing", {LAYERWISE: 90.11}, HOLDS),
-        ("n", {LONGER: 91.1}, HOLDS),
-        ("n", {LONGER: 91.11}, FAILS),
-        ("n", {LONGER: 89.09}, FAILS),
-        ("pretraining", {SCRATCH: 90.0}, FAILS),
-        ("pretraining", {SCRATCH: 89.99}, HOLDS),
-        ("pretraining", {f"{HALF}, from scratch": None}, UNDECIDED),
-        ("comparable", {SCRATCH: None}, UNDECIDED),
-    ],
+for claim in ("comparable", "k", "sharing", "n"):
+    rule(table_2, claim, (HOLDS, finetuned({})), (UNDECIDED, finetuned({SCRATCH: 90.0, QUARTER: 50.0})))
+rule(
+    table_2,
+    "comparable",
+    (HOLDS, finetuned({QUARTER: 89.0})),
+    (FAILS, finetuned({QUARTER: 88.99})),
+    (UNDECIDED, finetuned({QUARTER: None})),
+    (UNDECIDED, finetuned({SCRATCH: None})),
+    # every run, of three seeds
+    (HOLDS, finetuned({QUARTER: None}, *accuracies(QUARTER, 89.5, 0.5))),
+    (UNDECIDED, finetuned({QUARTER: None}, *accuracies(QUARTER, 89.5, 0.51))),
+    (UNDECIDED, finetuned({QUARTER: None}, *accuracies(QUARTER, 89.5, 0.5, seeds=2))),
 )
-def test_table_2(name, changed, outcome):
-    assert small_outcomes(changed)[name] == outcome
-
-
-def test_table_2_is_undecided_if_pretraining_does_not_help():
-    found = small_outcomes({SCRATCH: 90.0, QUARTER: 50.0})
-    assert found == {**dict.fromkeys(("comparable", "k", "sharing", "n"), UNDECIDED), "pretraining": FAILS}
-
-
-@pytest.mark.parametrize("spread, seeds, outcome", [(0.5, 3, HOLDS), (0.51, 3, UNDECIDED), (0.5, 2, UNDECIDED)])
-def test_table_2_needs_three_seeds_and_every_run(spread, seeds, outcome):
-    rows = accuracies(QUARTER, 89.5, spread, seeds=seeds)
-    assert small_outcomes({QUARTER: None}, *rows)["comparable"] == outcome
+rule(
+    table_2,
+    "k",
+    (FAILS, finetuned({HALF: 90.0, LAYERWISE: 90.0})),
+    (HOLDS, finetuned({HALF: 89.0, LAYERWISE: 90.01})),
+    (HOLDS, finetuned({HALF: None, LAYERWISE: 90.01})),
+    (UNDECIDED, finetuned({HALF: None, LAYERWISE: 90.0})),
+)
+rule(table_2, "sharing", (FAILS, finetuned({LAYERWISE: 90.1})), (HOLDS, finetuned({LAYERWISE: 90.11})))
+rule(
+    table_2, "n", *((outcome, finetuned({LONGER: v})) for v, outcome in ((91.1, HOLDS), (91.11, FAILS), (89.09, FAILS)))
+)
 
 
 @pytest.mark.parametrize("accuracy, is_near", [(55.9, True), (56.1, False)])
@@ -157,37 +158,29 @@ def test_tasks_near_chance(accuracy, is_near):
     assert near_chance(Rows(), ["qnli"]) == {}
 
 
-def encoder_outcomes(**changed) -> dict[str, str]:
-    sizes = table_2.ENCODER_SIZES["encoder"]
-    staggered = {f"k = {k}, W = 16, headwise, staggered": 85.0 for k in (128, 1)}
-    values = {**{model.label: 90.0 for model in sizes["models"]}, "k = 1, W = 16, headwise": 88.0, **staggered}
-    rows = [row for name, value in (values | changed).items() for row in accuracies(name, value)]
-    return outcomes(table_2, result(rows, scale="encoder"))
+ENCODER_LABELS = [each.label for each in table_2.ENCODER_SIZES["encoder"]["models"]]
 
 
-@pytest.mark.parametrize(
-    "name, label, value, outcome",
-    [
-        ("half", "k = 256, layerwise", 89.1, HOLDS),
-        ("half", "k = 256, layerwise", 89.09, FAILS),
-        ("quarter", "k = 128, key-value", 88.2, HOLDS),
-        ("quarter", "k = 128, key-value", 88.19, FAILS),
-        ("window", "k = 128, W = 16, headwise", 89.1, HOLDS),
-        ("window", "k = 128, W = 16, headwise", 89.0, FAILS),
-        ("E and F", "k = 1, W = 16, headwise", 90.0, FAILS),
-        ("E and F", "k = 1, W = 16, headwise", 89.99, HOLDS),
-        ("graded", "k = 128, W = 16, headwise, staggered", 90.0, FAILS),
-        ("graded", "k = 128, W = 16, headwise, staggered", 89.99, HOLDS),
-    ],
+def distilled(changed: dict[str, float]):
+    values = {**dict.fromkeys(ENCODER_LABELS, 90.0), "k = 1, W = 16, headwise": 88.0, **changed}
+    return [row for name, value in values.items() for row in accuracies(name, value)]
+
+
+for claim, label, holds, fails in (
+    ("half", "k = 256, layerwise", 89.1, 89.09),
+    ("quarter", "k = 128, key-value", 88.2, 88.19),
+    ("window", "k = 128, W = 16, headwise", 89.1, 89.0),
+    ("E and F", "k = 1, W = 16, headwise", 89.99, 90.0),
+):
+    cases = ((HOLDS, distilled({label: holds})), (FAILS, distilled({label: fails})))
+    rule(table_2, claim, *cases, scale="encoder")
+rule(
+    table_2,
+    "window",
+    (HOLDS, distilled(dict.fromkeys(ENCODER_LABELS, 89.0))),  # of SST-2
+    (FAILS, distilled(dict.fromkeys(ENCODER_LABELS, 88.99))),
+    scale="encoder",
 )
-def test_distilled_encoders(name, label, value, outcome):
-    assert encoder_outcomes(**{label: value})[name] == outcome
-
-
-def test_distilled_encoders_need_89_percent_on_sst_2():
-    low = {model.label: 89.0 for model in table_2.ENCODER_SIZES["encoder"]["models"]}
-    assert encoder_outcomes(**low)["window"] == HOLDS
-    assert encoder_outcomes(**dict.fromkeys(low, 88.99))["window"] == FAILS
 
 
 # Table 3
@@ -200,32 +193,25 @@ def saved(half: str, first: float, last: float, low: float | None = None):
         yield rounds(metric, value, low if n == 512 else value, model="linformer", baseline="eager", n=n, k=128)
 
 
-@pytest.mark.parametrize(
-    "first, last, low, outcome",
-    [
-        (1.01, 1.02, None, HOLDS),
-        (1.0, 1.02, None, FAILS),
-        (1.01, 1.02, 0.99, UNDECIDED),
-        (1.02, 1.02, None, UNDECIDED),
-        (1.03, 1.02, None, FAILS),
-    ],
+for half in ("time", "memory"):
+    rule(
+        table_3,
+        half,
+        (HOLDS, saved(half, 1.01, 1.02)),
+        (FAILS, saved(half, 1.0, 1.02)),
+        (UNDECIDED, saved(half, 1.01, 1.02, 0.99)),
+        (UNDECIDED, saved(half, 1.02, 1.02)),
+        (FAILS, saved(half, 1.03, 1.02)),
+        part=half,
+    )
+AT_512 = {"model": "linformer", "n": 512}
+rule(
+    table_3,
+    "time",
+    (FAILS, [rounds("time_ratio", value, baseline="eager", k=k, **AT_512) for k, value in ((128, 2), (256, 3))]),
+    (HOLDS, [*saved("time", 2.0, 3.0), rounds("time_ratio", 0.5, baseline="sdpa", k=128, **AT_512)]),
+    part="time",
 )
-@pytest.mark.parametrize("half", ["time", "memory"])
-def test_table_3(half, first, last, low, outcome):
-    assert outcomes(table_3, result(saved(half, first, last, low), part=half)) == {half: outcome}
-
-
-def test_table_3_rises_with_a_smaller_k():
-    rows = [
-        rounds("time_ratio", value, model="linformer", baseline="eager", n=512, k=k)
-        for k, value in ((128, 2), (256, 3))
-    ]
-    assert outcomes(table_3, result(rows, part="time")) == {"time": FAILS}
-
-
-def test_what_table_3_does_not_decide_on():
-    others = [rounds("time_ratio", 0.5, model="linformer", baseline="sdpa", n=n, k=128) for n in (512, 1024)]
-    assert outcomes(table_3, result([*saved("time", 2.0, 3.0), *others], part="time")) == {"time": HOLDS}
 
 
 @pytest.mark.parametrize(
@@ -243,145 +229,124 @@ def test_lengths_of_table_3_that_do_not_fit(n, k, end):
 # Figures
 
 
-def heads(*layers) -> Result:
+def heads(*layers):
     """The share of each head, by layer."""
-    rows = [
-        Row(metric="cumulative_share", value=value, source="m", layer=layer, head=head)
-        for layer, values in enumerate(layers, 1)
-        for head, value in enumerate(values, 1)
-    ]
-    return result(rows)
+    for layer, values in enumerate(layers, 1):
+        for head, value in enumerate(values, 1):
+            yield Row(metric="cumulative_share", value=value, source="m", layer=layer, head=head)
 
 
-@pytest.mark.parametrize("least, outcome", [(0.75, HOLDS), (0.749, UNDECIDED), (0.5, UNDECIDED), (0.499, FAILS)])
-def test_tail(least, outcome):
-    assert outcomes(figure_1, heads([0.9, least]))["tail"] == outcome
-
-
-@pytest.mark.parametrize(
-    "upper, layers, outcome", [(0.81, 6, HOLDS), (0.8, 6, FAILS), (0.81, 4, UNDECIDED), (0.81, 7, HOLDS)]
+rule(
+    figure_1,
+    "tail",
+    (HOLDS, heads([0.9, 0.75])),
+    (UNDECIDED, heads([0.9, 0.749])),
+    (UNDECIDED, heads([0.9, 0.5])),
+    (FAILS, heads([0.9, 0.499])),
 )
-def test_layers(upper, layers, outcome):
-    middle = [[0.1]] * (layers % 2)
-    shares = [[0.8]] * (layers // 2) + middle + [[upper]] * (layers // 2)
-    assert outcomes(figure_1, heads(*shares))["layers"] == outcome
+rule(
+    figure_1,
+    "layers",
+    (HOLDS, heads(*3 * [[0.8]], *3 * [[0.81]])),
+    (FAILS, heads(*6 * [[0.8]])),
+    (UNDECIDED, heads(*2 * [[0.8]], *2 * [[0.81]])),
+    (HOLDS, heads(*3 * [[0.8]], [0.1], *3 * [[0.81]])),
+)
+PER_TOKEN = {"n": 1024, "baseline_n": 512}
+rule(
+    figure_2,
+    "",
+    (HOLDS, [rounds("time_per_token_ratio", 1.25, 1.0, 1.25, **PER_TOKEN)]),
+    (UNDECIDED, [rounds("time_per_token_ratio", 1.26, 1.0, 1.26, **PER_TOKEN)]),
+    (FAILS, [rounds("time_per_token_ratio", 1.3, 1.26, 1.3, **PER_TOKEN)]),
+)
 
 
-@pytest.mark.parametrize("low, high, outcome", [(1.0, 1.25, HOLDS), (1.0, 1.26, UNDECIDED), (1.26, 1.3, FAILS)])
-def test_figure_2(low, high, outcome):
-    row = rounds("time_per_token_ratio", high, low, high, n=1024, baseline_n=512)
-    assert outcomes(figure_2, result([row])) == {"": outcome}
-
-
-def trained(n=64, **bits):
-    """Models with three seeds of these bits, next to a RoBERTa of 5 bits; ``_`` stands for ``=``."""
-    for name, value in ({"roberta": 5.0} | bits).items():
-        label = name.replace("__", ", ").replace("_", "=")
+def trained(values: dict[str, float], n: int = 64):
+    """Models with three seeds of these bits, next to a RoBERTa of 5 bits."""
+    for label, value in ({"roberta": 5.0} | values).items():
         k = int(label.partition("=")[2].partition(",")[0]) if label.startswith("k=") else None
         yield from model(label, [value - 0.001, value, value + 0.001], n=n, k=k)
     yield Row(metric="context_free_bits", value=8.0, unit="bits", n=n)
 
 
-@pytest.mark.parametrize("bits, a, par", [(5.06, HOLDS, HOLDS), (5.08, HOLDS, FAILS), (5.52, FAILS, FAILS)])
-def test_figure_3_a(bits, a, par):
-    """k = 16 next to k = 8 of 5.5 bits; 1.05 is 0.070 bits."""
-    rows = trained(k_8=5.5, k_16=bits)
-    assert outcomes(figure_3, result(rows, part="a")) == {"a": a, "a-par": par}
+for bits, a, par in ((5.06, HOLDS, HOLDS), (5.08, HOLDS, FAILS), (5.52, FAILS, FAILS)):  # 1.05 is 0.070 bits
+    for panel in "ab":
+        rule(figure_3, panel, (a, trained({"k=8": 5.5, "k=16": bits})), part=panel)
+        rule(figure_3, f"{panel}-par", (par, trained({"k=8": 5.5, "k=16": bits})), part=panel)
+SHARED = {"none": 5.5, "headwise": 5.5, "key-value": 5.5}
+rule(
+    figure_3,
+    "c",
+    (HOLDS, trained({**SHARED, "layerwise": 5.56})),
+    (FAILS, trained({**SHARED, "layerwise": 5.58})),
+    part="c",
+)
 
 
-@pytest.mark.parametrize("bits, outcome", [(5.56, HOLDS), (5.58, FAILS)])
-def test_figure_3_c(bits, outcome):
-    values = {"none": 5.5, "headwise": 5.5, "key-value": 5.5, "layerwise": bits}
-    assert outcomes(figure_3, result(trained(**values), part="c")) == {"c": outcome}
+def by_length(bits: float):
+    """A Linformer of n = 128, next to that of n = 64, and a RoBERTa of each."""
+    yield from [*trained({}), *model("n=64", [5.5] * 3, k=32), *model("roberta n=128", [5.0] * 3, n=128)]
+    yield from model("n=128", [bits] * 3, n=128, k=32)
+    yield Row(metric="context_free_bits", value=8.0, n=128)
 
 
-@pytest.mark.parametrize("bits, outcome", [(5.63, HOLDS), (5.65, FAILS), (5.37, HOLDS), (5.35, FAILS)])
-def test_figure_3_d(bits, outcome):
-    """1.1 is 0.1375 bits, either way."""
-    rows = [*trained(), *model("n=64", [5.5] * 3, k=32)]
-    rows += [*model("roberta n=128", [5.0] * 3, n=128), *model("n=128", [bits] * 3, n=128, k=32)]
-    rows.append(Row(metric="context_free_bits", value=8.0, n=128))
-    assert outcomes(figure_3, result(rows, part="d")) == {"d": outcome}
+for bits, outcome in ((5.63, HOLDS), (5.65, FAILS), (5.37, HOLDS), (5.35, FAILS)):  # 1.1 is 0.1375 bits, either way
+    rule(figure_3, "d", (outcome, by_length(bits)), part="d")
+ON_ENCODER = {"k=64": 5.4, "k=128": 5.3, "k=256": 5.2, "k=128, W=16": 5.03, "k=1, W=16": 5.1}
+for claim, label, holds, fails in (
+    ("k", "k=256", 5.21, 5.31),
+    ("par", "k=128", 5.06, 5.3),
+    ("par with W", "k=128, W=16", 5.06, 5.08),
+    ("E and F", "k=1, W=16", 5.05, 5.01),
+):
+    cases = ((HOLDS, trained({**ON_ENCODER, label: holds}, 512)), (FAILS, trained({**ON_ENCODER, label: fails}, 512)))
+    rule(figure_3, claim, *cases, part="encoder all", scale="encoder")
 
 
 def test_figure_3_reports_the_authors_start():
-    rows = [*trained(k_8=5.5, k_16=5.06), *trained(**{"k_16__authors' start": 7.5})]
+    rows = [*trained({"k=8": 5.5, "k=16": 5.06}), *trained({"k=16, authors' start": 7.5})]
     verdict = figure_3.verdicts([result(rows, part="a")])[1]
     assert verdict.outcome == HOLDS and "authors' start and learning rate: not enough evidence" in verdict.remarks[0]
 
 
-@pytest.mark.parametrize(
-    "changed, name, outcome",
-    [
-        ({"k_256": 5.21}, "k", HOLDS),
-        ({"k_256": 5.31}, "k", FAILS),
-        ({"k_128": 5.06}, "par", HOLDS),
-        ({"k_128": 5.3}, "par", FAILS),
-        ({"k_128__W_16": 5.06}, "par with W", HOLDS),
-        ({"k_128__W_16": 5.08}, "par with W", FAILS),
-        ({"k_1__W_16": 5.05}, "E and F", HOLDS),
-        ({"k_1__W_16": 5.01}, "E and F", FAILS),
-    ],
-)
-def test_figure_3_on_an_encoder(changed, name, outcome):
-    values = {"k_64": 5.4, "k_128": 5.3, "k_256": 5.2, "k_128__W_16": 5.03, "k_1__W_16": 5.1} | changed
-    found = result(trained(512, **values), part="encoder all", scale="encoder")
-    assert outcomes(figure_3, found)[name] == outcome
-
-
 # Theorems and sharing
 
-
-@pytest.mark.parametrize("gap, outcome", [(0.0, HOLDS), (0.01, UNDECIDED), (0.2, FAILS)])
-def test_theorem_1(gap, outcome):
-    """A probability below the bound of the proof by ``gap``, of 100 draws."""
-    where = {"source": "random", "n": 128, "k": 256, "epsilon": 0.5, "repetitions": 100}
-    bound = theorem_bound(128, 256, 0.5)
-    assert 0.5 < bound < 1
-    assert outcomes(theorem_1, result([Row(metric="theorem", value=bound - gap, **where)])) == {"proof": outcome}
-    best = Row(metric="best_rank_k", value=bound - gap, head_dim=100, **where)
-    assert outcomes(theorem_1, result([best])) == {"existence": outcome}
+BOUND = theorem_bound(128, 256, 0.5)
+HEADS = {"source": "random", "n": 128, "k": 256, "epsilon": 0.5, "repetitions": 100, "head_dim": 100}
+for metric, claim in (("theorem", "proof"), ("best_rank_k", "existence")):
+    for gap, outcome in ((0.0, HOLDS), (0.01, UNDECIDED), (0.2, FAILS)):  # of 100 draws or columns
+        rule(theorem_1, claim, (outcome, [Row(metric=metric, value=BOUND - gap, **HEADS)]))
 
 
-@pytest.mark.parametrize(
-    "proof, nothing, outcome", [(0.9, 0.89, HOLDS), (0.89, 0.0, FAILS), (0.9, 0.9, UNDECIDED), (0.89, 0.95, FAILS)]
-)
-@pytest.mark.parametrize("norm, letter", [("spectral", "2"), ("frobenius", "F")])
-def test_theorem_2(proof, nothing, outcome, norm, letter):
-    where = {"source": "random", "n": 128, "head_dim": 64, "k": 98}
+def within(norm: str, proof: float, nothing: float, k: int = 98) -> list[Row]:
+    """Shares of rows within eps; 98 is the theorem's k."""
+    where = {"metric": f"{norm}_within_eps", "source": "random", "n": 128, "head_dim": 64, "k": k}
     shares = {theorem_2.PROOF: proof, theorem_2.NOTHING: nothing}
-    rows = [
-        Row(metric=f"{norm}_within_eps", value=share, approximation=name, **where) for name, share in shares.items()
-    ]
-    assert outcomes(theorem_2, result(rows)) == {f"||V||_{letter}": outcome}
-    assert outcomes(theorem_2, result([Row(row, k=64) for row in rows])) == {}  # another k than the theorem's
+    return [Row(value=share, approximation=name, **where) for name, share in shares.items()]
 
 
-@pytest.mark.parametrize("layerwise, outcome", [(1, HOLDS), (2, FAILS)])
-def test_sharing(layerwise, outcome):
-    rows = [Row(metric="matrices", value=v, sharing=s) for s, v in {**MATRICES, "layerwise": layerwise}.items()]
-    assert outcomes(parameters, result(rows)) == {"": outcome}
+for norm, letter in (("spectral", "2"), ("frobenius", "F")):
+    rule(
+        theorem_2,
+        f"||V||_{letter}",
+        (HOLDS, within(norm, 0.9, 0.89)),
+        (FAILS, within(norm, 0.89, 0.0)),
+        (UNDECIDED, within(norm, 0.9, 0.9)),
+        (FAILS, within(norm, 0.89, 0.95)),
+        (UNMEASURED, within(norm, 0.9, 0.89, k=64)),
+    )
+for layerwise, outcome in ((1, HOLDS), (2, FAILS)):
+    counts = {**MATRICES, "layerwise": layerwise}
+    rule(parameters, "", (outcome, [Row(metric="matrices", value=v, sharing=s) for s, v in counts.items()]))
 
 
 # Beyond the paper
 
-
-@pytest.mark.parametrize(
-    "changed, name, outcome",
-    [
-        ({"k_16__W_16": 5.13}, "par", HOLDS),
-        ({"k_16__W_16": 5.145}, "par", FAILS),
-        ({"k_1__W_16": 5.11}, "E and F", HOLDS),
-        ({"k_1__W_16": 5.05}, "E and F", FAILS),
-    ],
-)
-def test_local_window(changed, name, outcome):
-    """1.1 is 0.1375 bits."""
-    rows = [*trained(**({"k_8__W_16": 5.1, "k_16__W_16": 5.1, "k_32__W_16": 5.1, "k_1__W_16": 5.2} | changed))]
-    assert outcomes(local_window, result(rows, part="quality"))[name] == outcome
-    assert outcomes(local_window, result(rows, part="quality, long"))[f"long {name}"] == outcome
-
-
+WINDOWED = {"k=8, W=16": 5.1, "k=16, W=16": 5.1, "k=32, W=16": 5.1, "k=1, W=16": 5.2}
+for claim, label, holds, fails in (("par", "k=16, W=16", 5.13, 5.145), ("E and F", "k=1, W=16", 5.11, 5.05)):
+    cases = ((HOLDS, trained({**WINDOWED, label: holds})), (FAILS, trained({**WINDOWED, label: fails})))
+    rule(local_window, claim, *cases, part="quality")
 COSTS = {
     ("relative_time", "training step"): 1.15,
     ("relative_bytes", "training step"): 1.25,
@@ -389,165 +354,135 @@ COSTS = {
 }
 
 
-def cost_outcome(limits: dict[tuple[str, str], float]) -> str:
-    """The outcome of a median of each metric, with a larger one of a smaller window."""
-    rows = []
+def costs(limits: dict[tuple[str, str], float]):
+    """A median of each metric, with a larger one of a smaller window."""
     for (metric, phase), value in limits.items():
-        rows.append(rounds(metric, value, 1.0, 2.0, model="W=16", phase=phase, n=512, k=128))
-        rows.append(Row(rows[-1], model="W=4", value=2.0))
-    return outcomes(local_window, result(rows, part="step, k = 128"))["cost"]
+        where = {"phase": phase, "n": 512, "k": 128}
+        yield rounds(metric, value, 1.0, 2.0, model="W=16", **where)
+        yield rounds(metric, 2.0, 1.0, 2.0, model="W=4", **where)
 
 
-@pytest.mark.parametrize("measured", COSTS)
-def test_cost_of_a_local_window(measured):
-    assert cost_outcome(COSTS) == HOLDS
-    assert cost_outcome({**COSTS, measured: COSTS[measured] + 0.01}) == FAILS
-    assert cost_outcome({each: limit for each, limit in COSTS.items() if each != measured}) == UNDECIDED
+rule(local_window, "cost", (HOLDS, costs(COSTS)))
+for measured, limit in COSTS.items():
+    rule(local_window, "cost", (FAILS, costs({**COSTS, measured: limit + 0.01})))
+    rule(local_window, "cost", (UNDECIDED, costs({each: COSTS[each] for each in COSTS if each != measured})))
+for part, better, worse in (
+    ("starts", {"average": 5.5, "normal": 5.6, "normal at the full rate": 5.6}, {"average": 5.7}),
+    ("growing", {"at once": 5.1, "from scratch": 5.1}, {"at once": 4.9}),
+    ("warm start", {"converted": 5.5, "from scratch": 5.6}, {"converted": 5.7}),
+    ("projections", {"linear": 5.5, "mean-pool": 5.6, "max-pool": 5.6, "conv": 5.6}, {"linear": 5.7}),
+    ("conversion", {"k=16, W=16": 5.06}, {"k=16, W=16": 5.08}),
+    ("conversion long", {"k=16, W=16": 5.19}, {"k=16, W=16": 5.21}),
+):
+    rule(initialization, part, (HOLDS, trained(better)), (FAILS, trained(better | worse)), part=part)
 
 
-@pytest.mark.parametrize(
-    "part, better, worse",
-    [
-        ("starts", {"average": 5.5, "normal": 5.6, "normal at the full rate": 5.6}, {"average": 5.7}),
-        ("growing", {"at once": 5.1, "from scratch": 5.1}, {"at once": 4.9}),
-        ("warm start", {"converted": 5.5, "from scratch": 5.6}, {"converted": 5.7}),
-        ("scratch", {"k=16": 5.6, "k=32": 5.5}, {"k=32": 5.7}),
-        ("projections", {"linear": 5.5, "mean-pool": 5.6, "max-pool": 5.6, "conv": 5.6}, {"linear": 5.7}),
-        ("conversion", {"k=16, W=16": 5.06}, {"k=16, W=16": 5.08}),
-        ("conversion long", {"k=16, W=16": 5.19}, {"k=16, W=16": 5.21}),
-    ],
-)
-def test_initialization(part, better, worse):
-    for values, outcome in ((better, HOLDS), (better | worse, FAILS)):
-        assert outcomes(initialization, result(trained(**values), part=part)) == {part: outcome}
-
-
-def shares(model: str, n: int, value: float) -> list[Row]:
+def share(model: str, n: int, value: float) -> list[Row]:
     """The last of two layers has the value."""
     return [Row(metric="surviving_variance", value=v, model=model, n=n, layer=i) for i, v in ((1, 0.1), (2, value))]
 
 
-def untrained_outcomes(**changed) -> dict[str, str]:
-    values = {"W0": 0.5, "W4": 0.7, "W16": 0.8, "control": 0.6} | changed
-    rows = []
-    for divisor in (None, *distillation.K_DIVISORS):
-        for window in (0, 4, 16):
-            key = "control" if divisor is None and window else f"W{window}"
-            k = 512 // divisor if divisor else 1
-            rows += shares(distillation.label(k, window), 512, values[key])
-    return outcomes(distillation, result(rows, part="untrained", scale="encoder"))
+def untrained(near: float = 0.8, control: float = 0.6):
+    values = {"k=128, W=4": 0.7, "k=128, W=16": near, "k=1, W=4": control, "k=1, W=16": 0.6}
+    return [row for name, value in values.items() for row in share(name, 512, value)]
 
 
-@pytest.mark.parametrize(
-    "name, changed, outcome",
-    [
-        ("window", {"W4": 0.5}, FAILS),
-        ("window", {"W4": 0.51}, HOLDS),
-        ("near", {"W16": 0.8}, HOLDS),
-        ("near", {"W16": 0.799}, FAILS),
-        ("E and F", {"control": 0.69}, HOLDS),
-        ("E and F", {"control": 0.7}, FAILS),
-    ],
-)
-def test_untrained(name, changed, outcome):
-    assert untrained_outcomes(**changed)[name] == outcome
-
-
-@pytest.mark.parametrize(
-    "graded, longest, exact, better",
-    [(0.999, 0.841, HOLDS, HOLDS), (0.998, 0.841, FAILS, HOLDS), (0.999, 0.83, HOLDS, FAILS), (0.9, 0.9, FAILS, FAILS)],
-)
-def test_short_inputs(graded, longest, exact, better):
+def short(graded: float, longest: float):
     """Staggered windows keep 0.9 at every length."""
-    rows = []
     for n in distillation.SIZES["encoder"]["inputs"]:
         for window in (0, 16):
-            rows += shares(f"staggered, W={window}", n, 0.9)
-            rows += shares(f"graded, W={window}", n, longest if n == 512 else graded)
-    assert outcomes(distillation, result(rows, part="short inputs", scale="encoder")) == {
-        "exact": exact,
-        "graded": better,
-    }
+            yield from share(f"staggered, W={window}", n, 0.9)
+            yield from share(f"graded, W={window}", n, longest if n == 512 else graded)
 
 
-def curve_outcomes(last=0.9, before=0.8, control=0.7, missing=False) -> dict[str, str]:
-    rows = []
-    for each in distillation.SIZES["encoder"]["distilled"][1 if missing else 0 :]:
-        end = control if each.k == 1 else last
-        points = [(0, 0.1), (1, 0.2), (2, min(before, end - 0.01) if each.k == 1 else before), (4, end)]
-        name = distillation.curve_label(each)
-        rows.append(Row(metric="surviving_variance_curve", model=name, layer=6, points=points))
-    return outcomes(distillation, result(rows, part="curve all", scale="encoder"))
+def curves(last: float = 0.9, control: float = 0.7, missing: str = ""):
+    for each in distillation.SIZES["encoder"]["distilled"]:
+        if (name := distillation.curve_label(each)) != missing:
+            yield from share(name, each.n, control if each.k == 1 else last)
 
 
-def test_curve():
-    names = ("tokens", "quarter", "distilled E and F")
-    assert curve_outcomes() == dict.fromkeys(names, HOLDS)
-    assert curve_outcomes(last=0.899)["quarter"] == FAILS
-    assert curve_outcomes(before=0.9)["tokens"] == FAILS
-    assert curve_outcomes(control=0.9)["distilled E and F"] == FAILS
-    assert curve_outcomes(missing=True) == dict.fromkeys(names, UNDECIDED)
+ON = {"scale": "encoder"}
+rule(distillation, "near", (HOLDS, untrained()), (FAILS, untrained(near=0.799)), part="untrained", **ON)
+rule(distillation, "E and F", (HOLDS, untrained(control=0.69)), (FAILS, untrained(control=0.7)), part="untrained", **ON)
+rule(distillation, "exact", (HOLDS, short(0.999, 0.8)), (FAILS, short(0.998, 0.9)), part="short inputs", **ON)
+rule(
+    distillation,
+    "graded",
+    (HOLDS, short(0.91, 0.841)),
+    (FAILS, short(0.91, 0.83)),
+    (FAILS, short(0.9, 0.9)),
+    part="short inputs",
+    **ON,
+)
+rule(
+    distillation,
+    "quarter",
+    (HOLDS, curves()),
+    (FAILS, curves(0.899)),
+    (UNDECIDED, curves(missing="n=128, k=32, W=4")),
+    part="curve all",
+    **ON,
+)
+rule(
+    distillation,
+    "distilled E and F",
+    (HOLDS, curves(control=0.899)),
+    (FAILS, curves(control=0.9)),
+    (UNDECIDED, curves(missing="n=128, k=1, W=4")),
+    part="curve all",
+    **ON,
+)
 
 
-def recalled(share: float, **where) -> Row:
-    return Row(metric="accuracy", value=share, low=share - 0.01, high=share + 0.01, n=128, **where)
-
-
-def recall_outcomes(full=0.961, control=0.125, small=0.5, large=0.9) -> dict[str, str]:
-    sizes, rows = recall.SIZES["recall"]["cpu"], []
+def recalled(full=0.961, control=0.125, small=0.5, large=0.9):
+    sizes = recall.SIZES["cpu"]
     for seed in sizes["seeds"]:
         for each in recall.models_of(sizes):
-            share = {128: full, 64: large, 1: control}.get(each.k, small)
-            rows.append(recalled(share, model=recall.label(each), k=each.k, seed=seed))
-    return outcomes(recall, result(rows, part="recall"))
+            value = {128: full, 64: large, 1: control}.get(each.k, small)
+            where = {"model": recall.label(each), "n": 128, "k": each.k, "seed": seed}
+            yield Row(metric="accuracy", value=value, low=value - 0.01, high=value + 0.01, **where)
 
 
-@pytest.mark.parametrize(
-    "changed, name, outcome",
-    [
-        ({}, "full", HOLDS),
-        ({"full": 0.96}, "full", UNDECIDED),
-        ({"full": 0.94}, "full", FAILS),
-        ({"control": 0.164}, "control", HOLDS),
-        ({"control": 0.17}, "control", UNDECIDED),
-        ({"control": 0.186}, "control", FAILS),
-        ({}, "k", HOLDS),
-        ({"large": 0.491}, "k", HOLDS),
-        ({"large": 0.48}, "k", FAILS),
-        ({"small": 0.125, "large": 0.125}, "k", FAILS),
-        ({"full": 0.94}, "k", UNDECIDED),
-        ({"full": 0.94}, "control", UNDECIDED),
-    ],
+rule(recall, "full", (HOLDS, recalled()), (UNDECIDED, recalled(full=0.96)), (FAILS, recalled(full=0.94)))
+rule(
+    recall,
+    "control",
+    (HOLDS, recalled(control=0.164)),
+    (UNDECIDED, recalled(control=0.17)),
+    (FAILS, recalled(control=0.186)),
+    (UNDECIDED, recalled(full=0.94)),
 )
-def test_recall(changed, name, outcome):
-    assert recall_outcomes(**changed)[name] == outcome
-
-
-@pytest.mark.parametrize(
-    "n, other, bar", [(4096, "Longformer", 3.0), (4096, "ModernBERT", 1.5), (16384, "Transformer, SDPA", 5.0)]
+rule(
+    recall,
+    "k",
+    (HOLDS, recalled()),
+    (HOLDS, recalled(large=0.491)),
+    (FAILS, recalled(large=0.48)),
+    (FAILS, recalled(small=0.125, large=0.125)),
+    (UNDECIDED, recalled(full=0.94)),
 )
-def test_long_documents(n, other, bar):
-    for low, outcome in ((bar, HOLDS), (bar - 0.01, FAILS)):
-        rows = [
-            rounds(
-                "time_ratio", 10.0, low if (length, name) == (n, other) else 10.0, model=ours, baseline=name, n=length
-            )
-            for length, name, _ in long_documents.BARS
-            for ours in (long_documents.LINFORMER, long_documents.EVERY_POSITION)
-        ]
-        assert outcomes(long_documents, result(rows, part="documents"))["speed"] == outcome
 
 
-@pytest.mark.parametrize("last, outcome", [(1.2, HOLDS), (1.21, FAILS)])
-def test_memory_of_long_documents(last, outcome):
+def test_recall_reports_the_default_start():
+    rows = [Row(row, value=0.125) if "normal" in row.model and row.k > 1 else row for row in recalled()]
+    verdict = recall.verdicts([result(rows)])[2]
+    assert verdict.outcome == FAILS and verdict.remarks[0].startswith("with the default initialization: holds")
+
+
+def document_speeds(n: int, other: str, low: float):
+    """Ten times as fast, but in one round only ``low`` times as ``other``."""
+    for length, name, _ in long_documents.BARS:
+        for ours in (long_documents.LINFORMER, long_documents.EVERY_POSITION):
+            least = low if (length, name) == (n, other) else 10.0
+            yield rounds("time_ratio", 10.0, least, model=ours, baseline=name, n=length)
+
+
+for n, other, bar in ((4096, "Longformer", 3.0), (4096, "ModernBERT", 1.5), (16384, "Transformer, SDPA", 5.0)):
+    cases = ((HOLDS, document_speeds(n, other, bar)), (FAILS, document_speeds(n, other, bar - 0.01)))
+    rule(long_documents, "speed", *cases)
+for last, outcome in ((1.2, HOLDS), (1.21, FAILS)):
     rows = [Row(metric="bytes_per_token", value=v, model="Linformer", n=n) for n, v in ((4096, 1.0), (16384, last))]
-    assert outcomes(long_documents, result(rows, part="documents"))["memory"] == outcome
-
-
-@pytest.mark.parametrize("n, low, outcome", [(512, 1.01, HOLDS), (512, 1.0, FAILS), (128, 0.5, None)])
-def test_converted_encoder(n, low, outcome):
-    rows = [rounds("time_ratio", 2.0, low, model="Linformer", n=n)]
-    assert outcomes(long_documents, result(rows, part="encoder")).get("encoder") == outcome
+    rule(long_documents, "memory", (outcome, rows))
 
 
 @pytest.mark.parametrize(
@@ -568,21 +503,24 @@ def test_int8(metric, name, model_name, limit):
     assert outcomes(int8, tasks[0])[name] == UNDECIDED
 
 
-@pytest.mark.parametrize("low, outcome", [(1.5, HOLDS), (1.49, FAILS)])
-def test_speed_of_int8(low, outcome):
+for low, outcome in ((1.5, HOLDS), (1.49, FAILS)):
     rows = [rounds("time_ratio", 2.0, low, model=m, baseline=other, n=512) for m, other in int8.PAIRS]
-    assert outcomes(int8, result(rows, part="speed"))["speed"] == outcome
+    rule(int8, "speed", (outcome, rows), part="speed")
+for part, limits in {"training": [1.12, 2.4, 0.9091, 1.2, 0.75], "finetuning": [2.0, 0.85], "inference": [5.3]}.items():
+    for limit, (metric, where, _, most) in zip(limits, speed.BOUNDS[part], strict=True):
+        step = -0.01 if most < 1 else 0.01
+        for value, outcome in ((limit + step, HOLDS), (limit - step, FAILS)):
+            rule(speed, part, (outcome, [rounds(metric, value, 0.1, 9.0, model="ours", **where)]), part=part)
 
 
-@pytest.mark.parametrize("part, i", [(part, i) for part, bounds in speed.BOUNDS.items() for i, _ in enumerate(bounds)])
-def test_speed(part, i):
-    limits = {"training": [1.12, 2.4, 0.9091, 1.2, 0.75], "finetuning": [2.0, 0.85], "inference": [5.3]}
-    metric, where, _, most = speed.BOUNDS[part][i]
-    step = -0.01 if most < 1 else 0.01
-    for value, outcome in ((limits[part][i] + step, HOLDS), (limits[part][i] - step, FAILS)):
-        row = rounds(metric, value, 0.1, 9.0, model="ours", **where)
-        assert outcomes(speed, result([row], part=part)) == {part: outcome}
+@pytest.mark.parametrize("module, claim, outcome, result", RULES)
+def test_rule(module, claim, outcome, result):
+    assert {each.name: each.outcome for each in module.verdicts([result])}[claim] == outcome
 
 
-def test_every_experiment_has_a_test_of_its_rules():
-    assert {module.__name__.rpartition(".")[2] for module in load_all().values()} <= set(globals())
+def test_every_claim_has_a_boundary():
+    """An outcome that holds, and one that does not."""
+    found = {(case.values[0], *case.values[1:3]) for case in RULES}
+    for module in load_all().values():
+        for claim in (verdict.name for verdict in module.verdicts([]) if module is not int8):
+            assert (module, claim, HOLDS) in found and (module, claim, FAILS) in found, (module, claim)

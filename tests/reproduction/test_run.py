@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.reproduction import comparison
 from fairseq_linformer.reproduction import run as run_module
 from fairseq_linformer.reproduction.encoder import EncoderModel
@@ -18,8 +19,7 @@ from fairseq_linformer.reproduction.run import (
     build_job,
     compared_run,
     compared_runs,
-    default_start,
-    train,
+    train_runs,
     trunk,
 )
 from fairseq_linformer.reproduction.scales import SCALES
@@ -84,7 +84,7 @@ def test_options_follow_the_plan(name, text, tmp_path):
             assert warmup == (min(scale.warmup, run.updates // 10) if run.parent else scale.warmup) < run.updates
             assert o["++model.encoder_layers"] == str(scale.layers)
             assert o["++model.encoder_ffn_embed_dim"] == str(4 * int(o["++model.encoder_embed_dim"]))
-            assert (o["common.bf16"], o["common.fp16"]) == (str(scale.precision == "bf16").lower(), "false")
+            assert (o["common.bf16"], o["common.fp16"]) == (str(scale.bf16).lower(), "false")
             assert (o["checkpoint.finetune_from_model"] == "null") == (run.parent is None)
 
 
@@ -95,13 +95,13 @@ def test_sizes_by_hand():
     assert (gpu.lr, (gpu.layers, gpu.width, gpu.heads)) == (1e-3, (6, 384, 6))
     assert ((gpu.base, gpu.grown, gpu.compared), gpu.seeds) == ((2400, 600, 2000), (1,))
     assert (gpu.compared_n, gpu.lengths, gpu.fixed_k) == (512, (512, 1024, 2048, 4096), 256)  # the paper's
-    assert cpu.k_divisors == (16, 8, 4, 2, 1) and (gpu.device, gpu.precision) == ("cuda", "bf16")
+    assert cpu.k_divisors == (16, 8, 4, 2, 1) and (gpu.device, gpu.bf16) == ("cuda", True)
 
 
 def test_sizes_of_table_2_by_hand():
     small, distilled = table_2.SIZES["cpu"], table_2.ENCODER_SIZES["encoder"]
     assert (small["lr"], small["last"], small["finetuning"]) == (2e-3, 1500, (5e-4, 32))
-    assert {lr for lr, *_ in distilled["recipes"].values()} == {1e-4} and distilled["distillation"]["lr"] == 2e-4
+    assert distilled["lr"] == 1e-4 and distilled["distillation"]["lr"] == 2e-4
 
 
 def test_history_by_hand():
@@ -124,8 +124,24 @@ def test_model_options():
     assert Model(16).overrides == ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
     options = as_authors(Model(16, 8, "key-value", local_window=2)).options
     assert {("projection_init", "normal"), ("projection_lr_scale", 1.0), ("local_window", 2)} <= {*options.items()}
-    assert not any("init" in option or "scale" in option for option in Model(16, 8).options)
-    assert default_start("layerwise") != default_start("headwise") and default_start(projection="mean-pool") is None
+
+
+@pytest.mark.parametrize(
+    "model, start",
+    [
+        (Model(16, 8), "staggered"),
+        (Model(16, 8, "layerwise"), "average"),
+        (Model(16, 8, projection="conv"), "average"),
+        (Model(16, 8, projection="mean-pool"), None),
+        (Model(16, 8, start="normal"), "normal"),
+    ],
+)
+def test_the_default_start_is_that_of_the_architecture(model, start):
+    """Explicit, because a conversion has another default."""
+    assert model.options.get("projection_init") == start
+    if model.start is None and start:
+        sharing = {"sharing": model.sharing, "projection": model.projection}
+        assert LinformerConfig(8, 16, 8, **sharing).default_init == start
 
 
 def test_composed_by_hydra(text, tmp_path):
@@ -140,8 +156,8 @@ def test_composed_by_hydra(text, tmp_path):
 
 
 def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setattr(comparison, "train", lambda runs, *at: {run: run for run in runs})
-    monkeypatch.setattr(comparison, "measure", lambda part, scale, models, every, inputs: models)
+    monkeypatch.setattr(comparison, "train_runs", lambda runs, *at: {run: run for run in runs})
+    monkeypatch.setattr(comparison, "score_models", lambda part, scale, models, every, inputs: models)
     inputs = Inputs("", tmp_path, data=tmp_path)
     models = comparison.pretrain(
         "a", "cpu", lambda scale, seed: {"roberta": Run(Model(16), seed, "scratch", scale.base)}, inputs
@@ -164,7 +180,7 @@ def test_a_conversion_has_the_seed_of_its_run(text, tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "write_checkpoint", lambda checkpoint, path: path.touch())
     monkeypatch.setattr(run_module.local, "train", lambda *arguments, **options: True)
     for seed in (1, 2):
-        train([compared_run(Model(16, 8), SCALES["smoke"], seed)], SCALES["smoke"], tmp_path, text)
+        train_runs([compared_run(Model(16, 8), SCALES["smoke"], seed)], SCALES["smoke"], tmp_path, text)
     assert seeds == [1, 2]
 
 
@@ -181,7 +197,7 @@ def test_a_run_in_the_way_is_named(text, tmp_path):
         "distributed_training: {distributed_world_size: 1}\noptimization: {update_freq: [1]}\n"
     )
     with pytest.raises(ValueError, match=f"{run.name}"):
-        train([run], SCALES["smoke"], tmp_path, text)
+        train_runs([run], SCALES["smoke"], tmp_path, text)
 
 
 def test_curve_of_a_resumed_run(tmp_path):

@@ -160,71 +160,6 @@ def run_distilled(model: Model, scale: str, inputs: Inputs) -> Result:
 # Verdicts
 
 
-def last_layer(results: Sequence[Result], *parts: str) -> Rows:
-    """The rows of the last layer, of parts that begin with these words."""
-    rows = join(result for result in results if result.part.startswith(parts))
-    depth = max((row.layer for row in rows), default=0)
-    return Rows(row for row in rows if row.layer == depth)
-
-
-def share_of(rows: Rows, model: str, n: int) -> float:
-    return float(rows.select(METRIC, model=model, n=n)[0].value)
-
-
-def at_least(share: float, bound: float, text: str) -> Check:
-    return decide(share >= bound, f"{text} keeps {share:.4f}; needs ≥ {bound:g}")
-
-
-def more(share: float, other: float, text: str) -> Check:
-    return decide(share > other, f"{text} keeps {share:.3f}; needs > {other:.3f}")
-
-
-def untrained_checks(rows: Rows) -> dict[str, list[Check]]:
-    checks: dict[str, list[Check]] = {"near": [], "E and F": []}
-    for n in sorted({row.n for row in rows}):
-        quarter = {window: share_of(rows, label(n // 4, window), n) for window in LOCAL_WINDOWS[1:]}
-        checks["near"].append(at_least(quarter[WIDEST], MIN_SHARE, f"n = {n}: {label(n // 4, WIDEST)}"))
-        for window, share in quarter.items():
-            text = f"n = {n}: {label(n // 4, window)}, against k = 1,"
-            checks["E and F"].append(more(share, share_of(rows, label(1, window), n), text))
-    return checks
-
-
-def short_checks(rows: Rows, sizes: dict[str, Any]) -> dict[str, list[Check]]:
-    checks: dict[str, list[Check]] = {"exact": [], "graded": []}
-    longest = sizes["inputs"][-1]
-    for window in sizes["windows"] if rows else ():
-        for n in sizes["inputs"]:
-            graded, staggered = (share_of(rows, f"{start}, W={window}", n) for start in (GRADED, STAGGERED))
-            text = f"n = {n}, W = {window}: graded"
-            if n <= longest // 8:
-                checks["exact"].append(at_least(graded, EXACT, text))
-            if n < longest:
-                checks["graded"].append(more(graded, staggered, f"{text}, against staggered,"))
-            else:
-                checks["graded"].append(at_least(graded, staggered - MAX_LOSS, text))
-    return checks
-
-
-def curve_checks(rows: Rows, models: Sequence[Model]) -> dict[str, list[Check]]:
-    last = {row.model: row.points[-1][1] for row in rows.select(CURVE_METRIC)}
-    checks: dict[str, list[Check]] = {"quarter": [], "distilled E and F": []}
-    for model in (each for each in models if last and each.local_window):
-        name, control = curve_label(model), curve_label(replace(model, k=1))
-        if 4 * (model.k or 0) == model.n:
-            known = name in last
-            checks["quarter"].append(at_least(last[name], KEEPS, name) if known else unmeasured(name))
-        if model.n == 128 and model.k != 1:
-            known = {name, control} <= last.keys()
-            text = f"{name}, against k = 1,"
-            checks["distilled E and F"].append(more(last[name], last[control], text) if known else unmeasured(name))
-    return checks
-
-
-def unmeasured(name: str) -> Check:
-    return Check(UNDECIDED, f"{name} or k = 1 is not measured")
-
-
 CLAIMS = {
     "near": "Without training, staggered k = n / 4 with a local window of 16 keeps most of a pretrained encoder.",
     "E and F": "Next to a local window, staggered E and F keep more of an encoder than one average of the text.",
@@ -235,10 +170,57 @@ CLAIMS = {
 }
 
 
+def last_layer(results: Sequence[Result], *parts: str) -> Rows:
+    """The rows of the last layer, of parts that begin with these words."""
+    rows = join(result for result in results if result.part.startswith(parts))
+    depth = max((row.layer for row in rows), default=0)
+    return Rows(row for row in rows if row.layer == depth)
+
+
+def keeps(rows: Rows, n: int, model: str, least: float) -> Check:
+    """A model keeps at least this share of the variance on inputs of n tokens."""
+    if not (row := rows.find(METRIC, model=model, n=n)):
+        return Check(UNDECIDED, f"{model} is not measured")
+    return decide(row.value >= least, f"n = {n}: {model} keeps {row.value:.4f}; needs ≥ {least:.4g}")
+
+
+def keeps_more(rows: Rows, n: int, model: str, other: str, loss: float = 0.0) -> Check:
+    """A model keeps more than another one, or at most ``loss`` less."""
+    ours, theirs = (rows.find(METRIC, model=each, n=n) for each in (model, other))
+    if not ours or not theirs:
+        return Check(UNDECIDED, f"{model} or {other} is not measured")
+    if loss:
+        return keeps(rows, n, model, theirs.value - loss)
+    text = f"n = {n}: {model} keeps {ours.value:.3f}; needs > {theirs.value:.3f} ({other})"
+    return decide(ours.value > theirs.value, text)
+
+
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     sizes = SIZES[results[0].scale] if results else SIZES["encoder"]
-    checks = untrained_checks(last_layer(results, UNTRAINED)) | short_checks(last_layer(results, SHORT), sizes)
-    checks |= curve_checks(last_layer(results, CURVE), sizes["distilled"])
+    untrained, short, curve = (last_layer(results, part) for part in (UNTRAINED, SHORT, CURVE))
+    lengths = sorted({row.n for row in untrained})
+    *shorter, longest = sizes["inputs"]
+    windows = sizes["windows"] if short else ()
+    exact = [n for n in shorter if n <= longest // 8]
+    models = [model for model in sizes["distilled"] if curve and model.local_window]
+    checks = {
+        "near": [keeps(untrained, n, label(n // 4, WIDEST), MIN_SHARE) for n in lengths],
+        "E and F": [
+            keeps_more(untrained, n, label(n // 4, w), label(1, w)) for n in lengths for w in LOCAL_WINDOWS[1:]
+        ],
+        "exact": [keeps(short, n, f"{GRADED}, W={w}", EXACT) for w in windows for n in exact],
+        "graded": [
+            keeps_more(short, n, f"{GRADED}, W={w}", f"{STAGGERED}, W={w}", MAX_LOSS if n == longest else 0.0)
+            for w in windows
+            for n in sizes["inputs"]
+        ],
+        "quarter": [keeps(curve, m.n, curve_label(m), KEEPS) for m in models if 4 * m.k == m.n],
+        "distilled E and F": [
+            keeps_more(curve, m.n, curve_label(m), curve_label(replace(m, k=1)))
+            for m in models
+            if m.n == 128 and m.k != 1
+        ],
+    }
     return [Verdict(name, claim, checks[name]) for name, claim in CLAIMS.items()]
 
 

@@ -5,12 +5,12 @@ tokens. Each text has 8 key-value pairs early in noise; at the end each key come
 target is its value, 3 n / 8 positions or more away, farther than two layers with the widest window reach. Each of the
 8 values occurs once in every text, so a guess is right in 12.5 %.
 
-Accuracy on new sequences, one query of each, 95 % interval by Wilson. **full**: with every seed, at every n, the
-interval of full attention (k = n, E = F = I and frozen) is above 95 %. **control**: with k = 1, whatever the window,
-its upper end is at most 5 points above a guess. **k**: for each n, window and initialization, in the order of k, mean
-over seeds of the difference to the k before, and of n / 2 to k = 1, with Student's interval: none is below -1 point,
-and that of n / 2 to k = 1 is above 0; the verdict on the default initialization alone is reported. At an n where full
-attention does not recall, control and k are not evaluated: the task or the budget is then unsuitable.
+Accuracy on new sequences, one query of each, 95 % interval by Wilson. **full**: with every seed the interval of full
+attention (k = n, E = F = I and frozen) is above 95 %. **control**: with k = 1, whatever the window, its upper end is at
+most 5 points above a guess. **k**: for each window and initialization, in the order of k, mean over seeds of the
+difference to the k before, and of n / 2 to k = 1, with Student's interval: none is below -1 point, and that of n / 2 to
+k = 1 is above 0; the verdict on the default initialization alone is reported. If full attention does not recall,
+control and k are not evaluated: the task or the budget is then unsuitable.
 """
 
 import time
@@ -23,7 +23,7 @@ from ...files import read_json, write_json
 from ...machine import provenance
 from ..display import Panel, Table
 from ..recall_task import RecallModel, RecallTask, count_recalled, train_model
-from ..result import Inputs, Parts, Result, Row, Rows, environment, join, mean_in_words
+from ..result import Inputs, Parts, Result, Row, Rows, environment, mean_in_words
 from ..run import Model
 from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, student_interval, wilson
 
@@ -35,43 +35,24 @@ EVALUATION_SEED = 1000
 RECALLED, ABOVE_CHANCE, MARGIN = 0.95, 0.05, 0.01
 """``MARGIN``: with accuracies near 100 %, a difference of one sequence in a thousand can exceed its interval."""
 SIZES: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "lengths": (64,),
-        "windows": (0, 4),
-        "k_divisors": (4, 2),
-        "starts": (None, "normal"),
-        "seeds": (1,),
-        "updates": 3,
-        "batch": 4,
-        "sequences": 20,
-        "device": "cpu",
-    },
+    "smoke": {"n": 64, "windows": (0, 4), "ks": (16, 32), "seeds": (1,), "updates": 3, "batch": 4, "sequences": 20},
     "cpu": {
-        "lengths": (128,),
+        "n": 128,
         "windows": (0, 4, 16),
-        "k_divisors": (32, 8, 4, 2),
-        "starts": (None, "normal"),
+        "ks": (4, 16, 32, 64),
         "seeds": (1, 2, 3),
         "updates": 1000,
         "batch": 32,
         "sequences": 1000,
-        "device": "cpu",
     },
 }
-SIZES["gpu"] = {
-    **SIZES["cpu"],
-    "lengths": (128, 256, 512, 1024),
-    "updates": 4000,
-    "batch": 128,
-    "sequences": 4000,
-    "device": "cuda",
-}
-"""``starts``: of E and F, None for the default. ``sequences``: on which each run is evaluated. ``batch``: sequences per
-update.
+"""``sequences``: on which each run is evaluated. ``batch``: sequences per update.
 
 In a trial of ``cpu``, full attention recalled all 1,000 sequences after 500 updates with each of three seeds, and
-k = n / 8 all but one after 1,000 with one seed; so there is a smaller k. ``gpu`` is assumed."""
+k = n / 8 all but one after 1,000 with one seed; so there is a smaller k."""
 PARTS: Parts = {scale: {"recall": ()} for scale in SIZES}
+STARTS = (None, "normal")
+"""Of E and F, None for the default."""
 
 
 def label(model: Model) -> str:
@@ -79,22 +60,23 @@ def label(model: Model) -> str:
     return FULL if model.k == model.n else f"k={model.k}, W={model.local_window}{start}"
 
 
-def lines_of(sizes: dict[str, Any], n: int) -> dict[str, list[Model]]:
+def lines_of(sizes: dict[str, Any], starts: Sequence[str | None] = STARTS) -> dict[str, list[Model]]:
     """By local window and start, the Linformers in the order of k; with k = 1 every start is an average."""
+    n = sizes["n"]
     return {
         f"W = {window}, {start or 'default start'}": [
             Model(n, 1, local_window=window),
-            *(Model(n, n // divisor, start=start, local_window=window) for divisor in sizes["k_divisors"]),
+            *(Model(n, k, start=start, local_window=window) for k in sizes["ks"]),
         ]
         for window in sizes["windows"]
-        for start in sizes["starts"]
+        for start in starts
     }
 
 
 def models_of(sizes: dict[str, Any]) -> list[Model]:
-    """Full attention (k = n) and the Linformers, the shortest first."""
-    lines = {n: [[Model(n, n)], *lines_of(sizes, n).values()] for n in sizes["lengths"]}
-    return list(dict.fromkeys(model for n in lines for line in lines[n] for model in line))
+    """Full attention (k = n) and the Linformers."""
+    lines = [[Model(sizes["n"], sizes["n"])], *lines_of(sizes).values()]
+    return list(dict.fromkeys(model for line in lines for model in line))
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
@@ -121,7 +103,6 @@ def measure_model(model: Model, seed: int, sizes: dict[str, Any], folder: Path) 
     path = folder / f"n{n}-k{k}-w{window}-{model.start}-seed{seed}.json"
     if not path.exists():
         started, trained = time.monotonic(), RecallModel(RecallTask(n), k, window, model.start, seed)
-        trained.to(sizes["device"])
         train_model(trained, seed, sizes["updates"], sizes["batch"])
         found = {
             "recalled": count_recalled(trained, EVALUATION_SEED + seed, sizes["sequences"]),
@@ -145,82 +126,70 @@ CLAIMS = {
 
 def estimates(rows: Rows, **where: Any) -> list[Estimate]:
     return [
-        Estimate(row.value, row.low, row.high, f"n = {row.n}, {row.model}, seed {row.seed}")
+        Estimate(row.value, row.low, row.high, f"{row.model}, seed {row.seed}")
         for row in rows.select("accuracy", **where)
     ]
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    checks: dict[str, list[Check]] = {name: [] for name in CLAIMS}
-    own: list[Check] = []  # of k, with the default start
-    rows = join(results)
-    for n in lengths_of(rows):
-        full = [each.more_than(RECALLED) for each in estimates(rows, model=FULL, n=n)]
-        checks["full"] += full
-        if all(check.outcome == HOLDS for check in full):
-            sizes, limit = SIZES[results[0].scale], RecallTask(n).chance + ABOVE_CHANCE
-            checks["control"] += [each.at_most(limit) for each in estimates(rows, k=1, n=n)]
-            checks["k"] += increase_checks(rows, n, sizes)
-            own += increase_checks(rows, n, {**sizes, "starts": (None,)})
-        else:
-            missing = Check(UNDECIDED, f"n = {n}: full attention does not recall more than 95 % with every seed")
-            checks["control"].append(missing)
-            checks["k"].append(missing)
-    default = Verdict("k", CLAIMS["k"], own)
-    remarks = {"k": [f"with the default initialization: {default.outcome}; {default.numbers[0]}"] if own else []}
-    return [Verdict(name, claim, checks[name], remarks=remarks.get(name, ())) for name, claim in CLAIMS.items()]
+    if not results:
+        return [Verdict(name, claim, []) for name, claim in CLAIMS.items()]
+    rows, sizes = results[0].rows, SIZES[results[0].scale]
+    limit = RecallTask(sizes["n"]).chance + ABOVE_CHANCE
+    full = [each.more_than(RECALLED) for each in estimates(rows, model=FULL)]
+    control = [each.at_most(limit) for each in estimates(rows, k=1)]
+    default = Verdict("k", CLAIMS["k"], increase_checks(rows, sizes, (None,)), full)
+    remark = f"with the default initialization: {default.outcome}; {default.numbers[0]}"
+    return [
+        Verdict("full", CLAIMS["full"], full),
+        Verdict("control", CLAIMS["control"], control, full),
+        Verdict("k", CLAIMS["k"], increase_checks(rows, sizes), full, [remark]),
+    ]
 
 
-def increase_checks(rows: Rows, n: int, sizes: dict[str, Any]) -> list[Check]:
+def increase_checks(rows: Rows, sizes: dict[str, Any], starts: Sequence[str | None] = STARTS) -> list[Check]:
     """No k is a point less accurate than the one before it, and the largest is clearly more accurate than k = 1."""
     if len(sizes["seeds"]) < MIN_SEEDS:
-        return [Check(UNDECIDED, f"n = {n}: needs {MIN_SEEDS} seeds of every k")]
+        return [Check(UNDECIDED, f"needs {MIN_SEEDS} seeds of every k")]
     checks = []
-    for models in (list(map(label, line)) for line in lines_of(sizes, n).values()):
+    for models in (list(map(label, line)) for line in lines_of(sizes, starts).values()):
+        checks.append(mean_difference(rows, models[-1], models[0]).more_than(0))
         for before, after in pairwise(models):
-            difference = mean_difference(rows, n, after, before)
+            difference = mean_difference(rows, after, before)
             outcome = FAILS if difference.high < -MARGIN else HOLDS
             checks.append(Check(outcome, f"{difference}; needs an interval not below {-MARGIN:g}"))
-        checks.append(mean_difference(rows, n, models[-1], models[0]).more_than(0))
     return checks
 
 
-def mean_difference(rows: Rows, n: int, after: str, before: str) -> Estimate:
+def mean_difference(rows: Rows, after: str, before: str) -> Estimate:
     """Mean over seeds of the difference in accuracy, with Student's 95 % interval."""
-    a, b = (rows.select("accuracy", model=model, n=n) for model in (after, before))
-    text = f"n = {n}, accuracy of {after} minus that of {before}"
+    a, b = (rows.select("accuracy", model=model) for model in (after, before))
+    text = f"accuracy of {after} minus that of {before}"
     return Estimate(*student_interval([x.value - y.value for x, y in zip(a, b, strict=True)]), text)
 
 
-def lengths_of(rows: Rows) -> list[int]:
-    return sorted({row.n for row in rows})
-
-
-# Tables and chart
+# Table and chart
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
     """Mean accuracy over seeds, and the lowest and highest, by local window, start and k."""
-    found, rows, sizes = [], join(results), SIZES[results[0].scale]
-    for n in lengths_of(rows):
-        head = ["model", "k = 1", *(f"k = {n // divisor}" for divisor in (*sizes["k_divisors"], 1))]
-        cells = [[FULL, *[""] * (len(head) - 2), _cell(rows, FULL, n)]]
-        for name, models in lines_of(sizes, n).items():
-            cells.append([name, *(_cell(rows, label(model), n) for model in models), ""])
-        found.append(Table(f"Accuracy in %, n = {n:,}, mean over seeds (lowest to highest)", head, cells))
-    return found
+    rows, sizes = results[0].rows, SIZES[results[0].scale]
 
+    def cell(model: str) -> str:
+        return mean_in_words([100 * row.value for row in rows.select("accuracy", model=model)], 1)
 
-def _cell(rows: Rows, model: str, n: int) -> str:
-    return mean_in_words([100 * row.value for row in rows.select("accuracy", model=model, n=n)], 1)
+    head = ["model", *(f"k = {k}" for k in (1, *sizes["ks"], sizes["n"]))]
+    cells = [[FULL, *[""] * (len(head) - 2), cell(FULL)]]
+    cells += [[name, *(cell(label(model)) for model in models), ""] for name, models in lines_of(sizes).items()]
+    return [Table(f"Accuracy in %, n = {sizes['n']}, mean over seeds (lowest to highest)", head, cells)]
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
-    """Accuracy over k, at the longest n: a line per local window and start, and per seed."""
-    rows, sizes = join(results), SIZES[results[0].scale]
-    n, lines = lengths_of(rows)[-1], {}
-    for name, models in lines_of(sizes, n).items():
-        found = [row for model in models for row in rows.select("accuracy", model=label(model), n=n)]
+    """Accuracy over k: a line per local window and start, and per seed."""
+    rows, sizes = results[0].rows, SIZES[results[0].scale]
+    lines = {}
+    for name, models in lines_of(sizes).items():
+        found = [row for model in models for row in rows.select("accuracy", model=label(model))]
         lines[name] = [[(row.k, row.value) for row in found if row.seed == seed] for seed in sizes["seeds"]]
-    levels = {"chance": RecallTask(n).chance}
-    return [Panel(f"Recall, n = {n:,}", "k", "accuracy", lines, levels, log_x=True)]
+    levels = {"chance": RecallTask(sizes["n"]).chance}
+    return [Panel(f"Recall, n = {sizes['n']}", "k", "accuracy", lines, levels, log_x=True)]

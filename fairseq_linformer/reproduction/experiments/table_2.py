@@ -1,13 +1,12 @@
 """Finetuned on SST-2, IMDB, QNLI and QQP, a Linformer is as accurate as RoBERTa, by n, k and sharing.
 
-**Small models** are pretrained here: a RoBERTa, and Linformers converted from it; one of each kind is finetuned from
-scratch too. n is that of RoBERTa, 512 in the paper. **comparable**: on each task the Linformer of k = n / 4, with each
-sharing, is at most 1 point below RoBERTa. **k**: the mean over tasks of a Linformer of k = n / 2, with one of the
-sharings, is above RoBERTa's (the paper's is with layerwise sharing, 92.30 to 92.25, and not with the others).
-**sharing**: at k = n / 2 layerwise sharing has a higher mean than headwise and key-value sharing. **n**: at twice n
-and the same k the mean is within 1 point. **pretraining** (ours): RoBERTa and the Linformer are better on each task
-pretrained than from scratch. Each holds if the runs of the two models do not overlap, in the claimed direction, and
-fails if they do not overlap in the other one.
+**Small models** are pretrained here: a RoBERTa, which is finetuned from scratch too, and Linformers converted from it. n
+is that of RoBERTa, 512 in the paper. **comparable**: on each task the Linformer of k = n / 4, with each sharing, is at
+most 1 point below RoBERTa. **k**: the mean over tasks of a Linformer of k = n / 2, with one of the sharings, is above
+RoBERTa's (the paper's is with layerwise sharing, 92.30 to 92.25, and not with the others). **sharing**: at k = n / 2
+layerwise sharing has a higher mean than headwise and key-value sharing. **n**: at twice n and the same k the mean is
+within 1 point. Each holds if the runs of the two models do not overlap, in the claimed direction, and fails if they do
+not overlap in the other one.
 
 Tasks are those with a model 5 points above the most frequent class, by the lower end of its 95 % interval (Wilson).
 Not enough evidence with fewer than three seeds, which are of finetuning alone, or if RoBERTa pretrained does not have
@@ -36,7 +35,7 @@ from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper
 from ..display import Table
 from ..encoder import EncoderModel, distill, open_encoder
-from ..finetuned import Accuracies, near_chance, result_of, task_folder
+from ..finetuned import accuracy_of, mean_accuracy, near_chance, result_of, task_folder
 from ..result import Inputs, Parts, Result, Rows, in_words, join
 from ..run import CONFIG, Model, Run, train_runs
 from ..scales import SCALES
@@ -100,7 +99,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 """Of the small models. ``stages``: (n, updates) of RoBERTa, from scratch and then growing; the last n is its own.
 ``last``: updates of each model after the stages, with the learning rate decaying to zero. ``lr``: of pretraining.
-``linformers``: the first one and RoBERTa are also finetuned from scratch. ``finetuning``: learning rate and batch size.
+``finetuning``: learning rate and batch size.
 """
 PAPER_MODELS = {
     label(model): model
@@ -118,7 +117,8 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
     "smoke": {
         "models": (EncoderModel(32), EncoderModel(32, 8, local_window=4)),
         "distillation": {"max_update": 2, "batch_size": 2, "lr": 2e-4},
-        "recipes": {"imdb": (1e-3, 8, 1)},
+        "lr": 1e-3,
+        "batch_sizes": {"imdb": 8},
         "seeds": (1,),
     },
     "encoder": {
@@ -128,33 +128,31 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
             *(EncoderModel(512, k, sharing) for sharing in SHARINGS for k in (256, 128)),
         ),
         "distillation": {"max_update": 1000, "batch_size": 4, "lr": 2e-4, "amp": True},
-        "recipes": {"sst-2": (1e-4, 32, 1), "imdb": (1e-4, 16, 1), "qnli": (1e-4, 32, 1), "qqp": (1e-4, 32, 1)},
+        "lr": 1e-4,
+        "batch_sizes": {"sst-2": 32, "imdb": 16, "qnli": 32, "qqp": 32},
         "seeds": (1, 2, 3),
     },
 }
-"""Of the distilled encoders. ``models``: the encoder first. ``recipes``: learning rate, batch size and epochs of
-finetuning, by task."""
+"""Of the distilled encoders. ``models``: the encoder first. ``lr``, ``batch_sizes``: of finetuning, for one epoch."""
 HALF_KEEPS, QUARTER_KEEPS, WINDOW_KEEPS, SST_2 = 0.99, 0.98, 0.99, 89.0
 
 
 def small_parts(scale: str) -> dict[str, tuple[str, ...]]:
-    """Parts of the small models, first of the two that are also finetuned from scratch."""
-    labels = [ROBERTA, *map(label, SIZES[scale]["linformers"])]
-    both = [each + scratch for each in labels[:2] for scratch in ("", SCRATCH)]
-    return {f"{task}: {each}": ("data", "tasks") for each in [*both, *labels[2:]] for task in SIZES[scale]["epochs"]}
+    labels = [ROBERTA, ROBERTA + SCRATCH, *map(label, SIZES[scale]["linformers"])]
+    return {f"{task}: {each}": ("data", "tasks") for each in labels for task in NAMES}
 
 
 def encoder_parts(scale: str) -> dict[str, Model]:
     """The model of each part."""
     sizes = ENCODER_SIZES[scale]
-    return {f"{task}: {model.label}": model for model in sizes["models"] for task in sizes["recipes"]}
+    return {f"{task}: {model.label}": model for model in sizes["models"] for task in sizes["batch_sizes"]}
 
 
 _ON_ENCODER: Parts = {
     scale: dict.fromkeys(encoder_parts(scale), ("data", "tasks", "encoder")) for scale in ENCODER_SIZES
 }
 PARTS: Parts = {
-    "smoke": {**small_parts("smoke"), **_ON_ENCODER["smoke"]},
+    "smoke": small_parts("smoke") | _ON_ENCODER["smoke"],
     "cpu": small_parts("cpu"),
     "encoder": _ON_ENCODER["encoder"],
     "gpu": small_parts("gpu"),
@@ -225,14 +223,13 @@ def finetune_encoder(
         The checkpoints of the seeds, and their results.
     """
     sizes = ENCODER_SIZES[scale]
-    lr, batch_size, epochs = sizes["recipes"][task]
     data = task_folder(task, n, inputs)
     encoder = open_encoder(inputs.encoder, n, inputs.runs.absolute() / scale / "table_2")
     linformer = model.k and distill(model, sizes["distillation"], inputs.data, encoder)[0] / MODEL
     job = FinetuningJob(
         TASKS[task],
         str(linformer or encoder),
-        [Recipe(lr, batch_size, epochs, seed) for seed in sizes["seeds"]],
+        [Recipe(sizes["lr"], sizes["batch_sizes"][task], 1, seed) for seed in sizes["seeds"]],
         f"finetuned/{task}-{model.name}",
         str(data),
         str(encoder.parent),
@@ -300,44 +297,41 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 
 def small_verdicts(rows: Rows, has_scratch: bool) -> list[Verdict]:
-    found, skipped = Accuracies(rows), near_chance(rows, NAMES)
+    skipped = near_chance(rows, NAMES)
     tasks = [task for task in NAMES if task not in skipped]
     n = min((row.n for row in rows), default=0)
     sizes = ((n, n // 4), (n, n // 2), (2 * n, n // 2))
     quarter, half, longer = ([label(Model(*size, sharing)) for sharing in SHARINGS] for size in sizes)
     at_most, within = (lambda each: each.at_most(POINT)), (lambda each: each.within(-POINT, POINT))
-    pairs = [(long, short) for long, short in zip(longer, half) if long in found.models]
-    outperforms = [check_difference(found, model, ROBERTA, tasks) for model in half]
     claims: list[tuple[str, str, list[Check]]] = [
         (
             "comparable",
             "Finetuned, the Linformer is comparable to RoBERTa.",
-            [check_difference(found, ROBERTA, model, [task], at_most) for task in tasks for model in quarter],
+            [check_difference(rows, ROBERTA, model, [task], at_most) for task in tasks for model in quarter],
         ),
-        ("k", "At k = n / 2 the Linformer slightly outperforms RoBERTa.", check_any(outperforms)),
+        (
+            "k",
+            "At k = n / 2 the Linformer slightly outperforms RoBERTa.",
+            check_any([check_difference(rows, model, ROBERTA, tasks) for model in half]),
+        ),
         (
             "sharing",
             "Of the three ways to share E and F, layerwise sharing has the best accuracy.",
-            [check_difference(found, half[2], other, tasks) for other in half[:2]],
+            [check_difference(rows, half[2], other, tasks) for other in half[:2]],
         ),
         (
             "n",
             "Pretrained at twice the n, a Linformer of the same k has similar results.",
-            [check_difference(found, long, short, tasks, within) for long, short in pairs],
+            [
+                check_difference(rows, long, short, tasks, within)
+                for long, short in zip(longer, half)
+                if accuracy_of(rows, NAMES[0], long)
+            ],
         ),
     ]
-    pretraining = [
-        check_difference(found, model, model + SCRATCH, [task], name=f"{model}, pretrained minus from scratch")
-        for task in NAMES
-        for model in (ROBERTA, half[0])
-        if has_scratch
-    ]
-    learned = [check_difference(found, ROBERTA, ROBERTA + SCRATCH, tasks)] if has_scratch else []
+    learned = [check_difference(rows, ROBERTA, ROBERTA + SCRATCH, tasks)] if has_scratch else []
     remarks = [f"{task} is skipped because it is near chance: {best}" for task, best in skipped.items()]
-    return [
-        *(Verdict(name, claim, checks if rows else [], learned, remarks) for name, claim, checks in claims),
-        Verdict("pretraining", "Pretraining raises the accuracy of every model on every task.", pretraining),
-    ]
+    return [Verdict(name, claim, checks if rows else [], learned, remarks) for name, claim, checks in claims]
 
 
 def check_any(checks: Sequence[Check]) -> list[Check]:
@@ -347,22 +341,22 @@ def check_any(checks: Sequence[Check]) -> list[Check]:
 
 
 def check_difference(
-    found: Accuracies,
+    rows: Rows,
     a: str,
     b: str,
     tasks: Sequence[str],
     check: Callable[[Estimate], Check] = lambda difference: difference.more_than(0.0),
-    name: str = "",
 ) -> Check:
-    """The check of a difference, which has a name or is a minus b, of mean accuracies over tasks."""
-    text = f"{tasks[0] if len(tasks) == 1 else 'mean'}: {name or f'{a} minus {b}'}"
-    ours, theirs = found.mean(a, tasks), found.mean(b, tasks)
+    """The check of the mean accuracy over tasks of a, minus that of b."""
+    text = f"{tasks[0] if len(tasks) == 1 else 'mean'}: {a} minus {b}"
+    ours, theirs = (mean_accuracy(rows, model, tasks) for model in (a, b))
     return check(difference_of_extremes(ours, theirs, text)) if ours and theirs else _unmeasured(text, tasks)
 
 
-def check_kept(found: Accuracies, model: str, tasks: Sequence[str], bound: float) -> Check:
+def check_kept(rows: Rows, model: str, tasks: Sequence[str], bound: float) -> Check:
     """The check of the model's mean accuracy over the encoder's, by medians."""
-    text, ours, theirs = f"{model} / Transformer", found.mean(model, tasks), found.mean("Transformer", tasks)
+    text = f"{model} / Transformer"
+    ours, theirs = (mean_accuracy(rows, each, tasks) for each in (model, "Transformer"))
     if ours is None or theirs is None:
         return _unmeasured(text, tasks)
     share = ratio_of_extremes(ours, theirs, text)
@@ -375,20 +369,20 @@ def _unmeasured(text: str, tasks: Sequence[str]) -> Check:
 
 
 def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
-    found, models, tasks = Accuracies(rows), ENCODER_SIZES[scale]["models"], list(ENCODER_SIZES[scale]["recipes"])
+    models, tasks = ENCODER_SIZES[scale]["models"], list(ENCODER_SIZES[scale]["batch_sizes"])
     n = models[0].n
     windowed = next(m for m in models if m.k == n // 4 and m.local_window)
     half, quarter = ([m.label for m in models if m.k == k and not m.local_window] for k in (n // 2, n // 4))
-    window = [check_kept(found, windowed.label, tasks, WINDOW_KEEPS)]
-    if sst_2 := found.find("sst-2", windowed.label):
+    window = [check_kept(rows, windowed.label, tasks, WINDOW_KEEPS)]
+    if sst_2 := accuracy_of(rows, "sst-2", windowed.label):
         window.append(decide(sst_2.value >= SST_2, f"sst-2: {in_words(sst_2)} %; needs ≥ {SST_2:g}"))
     kept = "Distilled, a Linformer of k = n / {} is {}as accurate as its Transformer."
     more = "Next to a local window, E and F raise the accuracy on long inputs."
     return [
-        Verdict("half", kept.format(2, ""), [check_kept(found, model, tasks, HALF_KEEPS) for model in half]),
-        Verdict("quarter", kept.format(4, "almost "), [check_kept(found, m, tasks, QUARTER_KEEPS) for m in quarter]),
+        Verdict("half", kept.format(2, ""), [check_kept(rows, model, tasks, HALF_KEEPS) for model in half]),
+        Verdict("quarter", kept.format(4, "almost "), [check_kept(rows, m, tasks, QUARTER_KEEPS) for m in quarter]),
         Verdict("window", kept.format("4 with a local window", ""), window),
-        Verdict("E and F", more, [check_difference(found, windowed.label, replace(windowed, k=1).label, ["imdb"])]),
+        Verdict("E and F", more, [check_difference(rows, windowed.label, replace(windowed, k=1).label, ["imdb"])]),
     ]
 
 
@@ -398,17 +392,15 @@ def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
 def tables(results: Sequence[Result]) -> list[Table]:
     """Every model with its accuracies, and the paper's."""
     rows = join(results)
-    found, skipped = Accuracies(rows), near_chance(rows, NAMES)
-    n = min(row.n for row in rows)
-    cells = []
-    for model in found.models:
-        row = next(row for row in rows if row.model == model)
+    skipped, n, cells = near_chance(rows, NAMES), min(row.n for row in rows), []
+    for model, row in {row.model: row for row in rows}.items():
         key = (row.n * 512 // n, row.k and row.k * 512 // n, row.sharing or "RoBERTa-base")
         printed = {} if model.endswith(SCRATCH) else paper.TABLE_2.get(key, {})
         ours = [
-            in_words(found.find(task, model), 4) + (f" (paper {printed[task]})" if printed else "") for task in NAMES
+            in_words(accuracy_of(rows, task, model), 4) + (f" (paper {printed[task]})" if printed else "")
+            for task in NAMES
         ]
-        mean = found.mean(model, [task for task in NAMES if task not in skipped])
+        mean = mean_accuracy(rows, model, [task for task in NAMES if task not in skipped])
         cells.append([model, *ours, f"{mean.value:.2f}" if mean else "-"])
     without = f", without {', '.join(skipped)}, near chance" if skipped else ""
     title = (
