@@ -15,7 +15,6 @@ Claims about equally many updates do not need convergence, and only one of the c
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -69,18 +68,13 @@ def score_models(
     """
     rows = Rows()
     for label, seeds in models.items():
-        rows += perplexity_rows(label, seeds, inputs.text)
+        rows += score_rows(label, seeds[0].model, [run.perplexity(inputs.text) for run in seeds])
+        for seed, run in enumerate(seeds, 1):
+            rows.append(Row(metric="bits_curve", unit="bits", model=label, seed=seed, points=run.curve()))
     for n in dict.fromkeys(seeds[0].model.n for seeds in models.values()):
-        rows.append(context_free_row(inputs.text, n))
+        level = context_free.measure_bits(find_shards(inputs.text)[0], n)
+        rows.append(Row(metric="context_free_bits", value=level, unit="bits", n=n))
     return Result(part, scale, rows, training_environment(every, inputs))
-
-
-def perplexity_rows(label: str, seeds: Sequence[Trained], text: Path) -> list[Row]:
-    """The scores of one model, and its curves."""
-    rows = score_rows(label, seeds[0].model, [run.perplexity(text) for run in seeds])
-    for seed, run in enumerate(seeds, 1):
-        rows.append(Row(metric="bits_curve", unit="bits", model=label, seed=seed, points=run.curve()))
-    return rows
 
 
 def score_rows(label: str, model: Model, scores: Sequence[Mapping[str, float]]) -> list[Row]:
@@ -95,11 +89,6 @@ def score_rows(label: str, model: Model, scores: Sequence[Mapping[str, float]]) 
     for seed, score in enumerate(scores, 1):
         rows.append(Row(metric="bits", value=score["bits"], unit="bits", seed=seed, **where))
     return rows
-
-
-def context_free_row(text: Path, n: int) -> Row:
-    level = context_free.measure_bits(find_shards(text)[0], n)
-    return Row(metric="context_free_bits", value=level, unit="bits", n=n)
 
 
 # Ratios
@@ -121,19 +110,16 @@ def perplexity_ratio(rows: Rows, a: str, b: str) -> Estimate | None:
     return ratio_of_extremes(ours, theirs, text) if ours and theirs else None
 
 
-def _ratio_check(rows: Rows, a: str, b: str, check: Callable[[Estimate], Check]) -> Check:
-    ratio = perplexity_ratio(rows, a, b)
-    return Check(UNDECIDED, f"{a} or {b} is not measured") if ratio is None else check(ratio)
-
-
 def at_most(rows: Rows, a: str, b: str, factor: float = 1.0) -> Check:
     """The perplexity of ``a`` is at most ``factor`` times that of ``b``."""
-    return _ratio_check(rows, a, b, lambda ratio: ratio.at_most(factor))
+    ratio = perplexity_ratio(rows, a, b)
+    return ratio.at_most(factor) if ratio else Check(UNDECIDED, f"{a} or {b} is not measured")
 
 
 def about(rows: Rows, a: str, b: str, factor: float) -> Check:
     """The perplexities of ``a`` and ``b`` differ by at most ``factor``, either way."""
-    return _ratio_check(rows, a, b, lambda ratio: ratio.within(1 / factor, factor))
+    ratio = perplexity_ratio(rows, a, b)
+    return ratio.within(1 / factor, factor) if ratio else Check(UNDECIDED, f"{a} or {b} is not measured")
 
 
 def decreasing(rows: Rows, models: Sequence[str]) -> list[Check]:

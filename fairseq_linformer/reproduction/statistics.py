@@ -80,19 +80,18 @@ class Estimate:
         return f"{self.text}: {self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
     def at_most(self, limit: float) -> Check:
-        outcome = HOLDS if self.high <= limit else FAILS if self.low > limit else UNDECIDED
-        return Check(outcome, f"{self}; needs ≤ {limit:g}")
+        return self.within(-math.inf, limit, f"≤ {limit:g}")
 
     def more_than(self, limit: float) -> Check:
         outcome = HOLDS if self.low > limit else FAILS if self.high <= limit else UNDECIDED
         return Check(outcome, f"{self}; needs > {limit:g}")
 
-    def within(self, least: float, most: float) -> Check:
+    def within(self, least: float, most: float, needs: str = "") -> Check:
         if least <= self.low and self.high <= most:
             outcome = HOLDS
         else:
             outcome = FAILS if self.low > most or self.high < least else UNDECIDED
-        return Check(outcome, f"{self}; needs {least:.3g} to {most:.3g}")
+        return Check(outcome, f"{self}; needs {needs or f'{least:.3g} to {most:.3g}'}")
 
 
 def ratio_of_extremes(a: Row | Estimate, b: Row | Estimate, text: str) -> Estimate:

@@ -24,7 +24,7 @@ from typing import Any
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...linearization.explained_variance import explained_variance
 from ...linearization.linearize import RUN
-from ..display import Panel, Table, pivot
+from ..display import Table, pivot
 from ..encoder import EncoderModel, distill, open_encoder
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join, significant
 from ..run import GRADED, STAGGERED, Model, Trained, convert, training_environment
@@ -224,7 +224,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     return [Verdict(name, claim, checks[name]) for name, claim in CLAIMS.items()]
 
 
-# Tables and chart
+# Tables
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
@@ -240,14 +240,3 @@ def tables(results: Sequence[Result]) -> list[Table]:
 
 def decimals(row: Row | None) -> str:
     return f"{row.value:.3f}" if row else ""
-
-
-def chart(results: Sequence[Result]) -> list[Panel]:
-    share = "share of variance, last layer"
-    curves = {row.model: [row.points] for row in last_layer(results, CURVE).select(CURVE_METRIC)}
-    short = last_layer(results, SHORT).lines("model", "n")
-    panels = [
-        Panel("Distilled", "tokens", share, curves),
-        Panel("Short inputs", "tokens per input", share, short, log_x=True),
-    ]
-    return [panel for panel in panels if panel.lines]

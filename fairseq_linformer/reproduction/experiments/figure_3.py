@@ -25,7 +25,7 @@ local window of 16, has at most 1.05 times the perplexity of the Transformer ("r
 number of updates and the learning rate were chosen on the Transformer.)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,13 +37,22 @@ from ...training import local
 from ...training.initial_checkpoint import open_initial_checkpoint
 from ...training.job import TrainingJob, quote, run_name
 from ...training.run_folder import DONE
-from .. import comparison
-from ..comparison import about, at_most, curves, decreasing, perplexity_ratio, perplexity_table, pretrain, verdict
+from ..comparison import (
+    about,
+    at_most,
+    curves,
+    decreasing,
+    perplexity_ratio,
+    perplexity_table,
+    pretrain,
+    score_models,
+    verdict,
+)
 from ..display import Panel, Table
 from ..encoder import EncoderModel, open_encoder
 from ..masked_head import train_head
 from ..result import Inputs, Parts, Result, Rows, join
-from ..run import CONFIG, Model, Trained, as_authors, compared_runs, convert, training_environment, training_overrides
+from ..run import CONFIG, Model, Trained, as_authors, compared_runs, convert, training_overrides
 from ..scales import PAPER, SCALES, Compared
 from ..statistics import Check, Verdict
 from ..text import claim_runs, find_shards
@@ -169,10 +178,9 @@ def run_on_encoder(label: str, scale: str, inputs: Inputs) -> Result:
         job = encoder_job(scale, start, shard, f"{model.name}-seed{seed}", seed)
         local.train(job)
         seeds.append(Trained(job.folder, model, start))
-    rows = Rows(comparison.perplexity_rows(label, seeds, text))
-    rows.append(comparison.context_free_row(text, model.n))
-    configuration = {"encoder": checkpoint["provenance"]["imported"]}
-    return Result(f"encoder {label}", scale, rows, training_environment(seeds, inputs), configuration)
+    result = score_models(f"encoder {label}", scale, {label: seeds}, seeds, inputs)
+    result.configuration = {"encoder": checkpoint["provenance"]["imported"]}
+    return result
 
 
 def encoder_job(scale: str, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
@@ -232,7 +240,7 @@ def read_slurm_runs(panel: str, inputs: Inputs) -> Result:
             raise ValueError(f"{missing[0]} is not trained; `{command}` submits all runs of panel {panel}")
         models[label] = [Trained(folder, model) for folder in folders]
     every = [run for seeds in models.values() for run in seeds]
-    return comparison.score_models(panel, "paper", models, every, inputs)
+    return score_models(panel, "paper", models, every, inputs)
 
 
 # Verdicts
@@ -249,21 +257,17 @@ def split(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     panels, on_encoder = split(results)
     found = [each for result in on_encoder for each in encoder_verdicts(result.rows, result.scale)]
-    rows = {panel: join(result for result in panels if result.part == panel) for panel in "abcd"}
-    for panel in "ab":
-        found.append(with_remark(rows[panel], partial(k_verdict, panel)))
-        found.append(with_remark(rows[panel], partial(par_verdict, panel)))
-    return [*found, with_remark(rows["c"], sharing_verdict), with_remark(rows["d"], length_verdict)]
-
-
-def with_remark(rows: Rows, build: Callable[[Rows, str], Verdict]) -> Verdict:
-    """The verdict on models with our start; that on models with the authors' is a remark."""
-    ours = build(rows, "")
-    if not any((row.model or "").endswith(AUTHORS) for row in rows):
-        return ours
-    theirs = build(rows, AUTHORS)
-    remark = f"with the authors' start and learning rate: {theirs.outcome}; {theirs.numbers[0]}"
-    return replace(ours, remarks=[*ours.remarks, remark])
+    for panel in "abcd":
+        rows = join(result for result in panels if result.part == panel)
+        has_authors = any((row.model or "").endswith(AUTHORS) for row in rows)
+        for build in RULES[panel]:
+            ours = build(panel, rows, "")
+            if has_authors:
+                theirs = build(panel, rows, AUTHORS)
+                remark = f"with the authors' start and learning rate: {theirs.outcome}; {theirs.numbers[0]}"
+                ours = replace(ours, remarks=[*ours.remarks, remark])
+            found.append(ours)
+    return found
 
 
 def k_verdict(panel: str, rows: Rows, start: str) -> Verdict:
@@ -282,14 +286,14 @@ def par_verdict(panel: str, rows: Rows, start: str) -> Verdict:
     return verdict(rows, f"{panel}-par", claim, [model], checks, remarks=remarks)
 
 
-def sharing_verdict(rows: Rows, start: str) -> Verdict:
+def sharing_verdict(panel: str, rows: Rows, start: str) -> Verdict:
     none, *shared = (sharing + start for sharing in SHARINGS)
     checks = [at_most(rows, model, none, NEARLY) for model in shared]
     claim = "Sharing E and F, even one for all layers, costs almost no perplexity."
-    return verdict(rows, "c", claim, [none, *shared], checks)
+    return verdict(rows, panel, claim, [none, *shared], checks)
 
 
-def length_verdict(rows: Rows, start: str) -> Verdict:
+def length_verdict(panel: str, rows: Rows, start: str) -> Verdict:
     """The shortest n against the others; a RoBERTa of each n is the control."""
     measured = sorted(rows.select("perplexity"), key=lambda row: row.n)
     models = {row.model: row.n for row in measured if row.k is not None and row.model == f"n={row.n}{start}"}
@@ -299,7 +303,10 @@ def length_verdict(rows: Rows, start: str) -> Verdict:
     checks = [about(rows, model, next(iter(models)), SAME) for model in list(models)[1:]]
     claim = "At a fixed k the final perplexity is about the same for every n."
     remarks = [str(ratio) for ratio in ratios if ratio]
-    return verdict(rows, "d", claim, list(models), checks, list(controls.values()), remarks)
+    return verdict(rows, panel, claim, list(models), checks, list(controls.values()), remarks)
+
+
+RULES = {"a": (k_verdict, par_verdict), "b": (k_verdict, par_verdict), "c": (sharing_verdict,), "d": (length_verdict,)}
 
 
 def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:

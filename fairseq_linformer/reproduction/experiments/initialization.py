@@ -24,8 +24,8 @@ from tempfile import TemporaryDirectory
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...evaluation.perplexity import SEED, compute_perplexity
-from ..comparison import at_most, curves, perplexity_table, score_models, score_rows, train_models, verdict
-from ..display import Panel, Table
+from ..comparison import at_most, perplexity_table, score_models, score_rows, train_models, verdict
+from ..display import Table
 from ..result import Inputs, Parts, Result, Row, join
 from ..run import STAGGERED, Model, Run, Trained, as_authors, compared_runs, convert, trunk
 from ..scales import SCALES, Scale
@@ -153,8 +153,3 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 def tables(results: Sequence[Result]) -> list[Table]:
     return [perplexity_table(result, f"{result.part.capitalize()}, {result.scale}") for result in results]
-
-
-def chart(results: Sequence[Result]) -> list[Panel]:
-    found = [curves(r, r.part) for r in results if r.part in ("starts", "growing")]
-    return [panel for panel in found if panel]

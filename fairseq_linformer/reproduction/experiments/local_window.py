@@ -134,13 +134,11 @@ def tables(results: Sequence[Result]) -> list[Table]:
 
 def chart(results: Sequence[Result]) -> list[Panel]:
     """Perplexity relative to RoBERTa's over k: a line per W."""
-    panels = []
-    for result in (result for result in results if result.part == QUALITY):
-        rows, n = result.rows, result.rows[0].n
-        roberta, models, lines = bits_by_seed(rows, "roberta"), models_by_window(n).values(), {}
-        for window in LOCAL_WINDOWS:
-            bits = {m.k: bits_by_seed(rows, label(m.k, window)) for m in models if m.k and m.local_window == window}
-            lines[f"W = {window}"] = [[(k, 2 ** (bits[k][seed] - roberta[seed])) for k in bits] for seed in roberta]
-        title, y = f"{result.part}, n = {n}", "perplexity / RoBERTa's"
-        panels.append(Panel(title, "k", y, lines, {"RoBERTa": 1.0}, log_x=True, log_y=True))
-    return panels
+    rows = join(result for result in results if result.part == QUALITY)
+    ks, lines = sorted({row.k for row in rows.select("bits") if row.k}), {}
+    roberta = bits_by_seed(rows, "roberta")
+    for window in LOCAL_WINDOWS if rows else ():
+        bits = {k: bits_by_seed(rows, label(k, window)) for k in ks}
+        lines[f"W = {window}"] = [[(k, 2 ** (bits[k][seed] - roberta[seed])) for k in ks] for seed in roberta]
+    panel = Panel("quality", "k", "perplexity / RoBERTa's", lines, {"RoBERTa": 1.0}, log_x=True, log_y=True)
+    return [panel] if lines else []

@@ -21,7 +21,7 @@ from typing import Any
 
 from ...files import read_json, write_json
 from ...machine import provenance
-from ..display import Panel, Table
+from ..display import Table
 from ..recall_task import RecallModel, RecallTask, count_recalled, train_model
 from ..result import Inputs, Parts, Result, Row, Rows, environment, mean_in_words
 from ..run import Model
@@ -168,7 +168,7 @@ def mean_difference(rows: Rows, after: str, before: str) -> Estimate:
     return Estimate(*student_interval([x.value - y.value for x, y in zip(a, b, strict=True)]), text)
 
 
-# Table and chart
+# Table
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
@@ -182,14 +182,3 @@ def tables(results: Sequence[Result]) -> list[Table]:
     cells = [[FULL, *[""] * (len(head) - 2), cell(FULL)]]
     cells += [[name, *(cell(label(model)) for model in models), ""] for name, models in lines_of(sizes).items()]
     return [Table(f"Accuracy in %, n = {sizes['n']}, mean over seeds (lowest to highest)", head, cells)]
-
-
-def chart(results: Sequence[Result]) -> list[Panel]:
-    """Accuracy over k: a line per local window and start, and per seed."""
-    rows, sizes = results[0].rows, SIZES[results[0].scale]
-    lines = {}
-    for name, models in lines_of(sizes).items():
-        found = [row for model in models for row in rows.select("accuracy", model=label(model))]
-        lines[name] = [[(row.k, row.value) for row in found if row.seed == seed] for seed in sizes["seeds"]]
-    levels = {"chance": RecallTask(sizes["n"]).chance}
-    return [Panel(f"Recall, n = {sizes['n']}", "k", "accuracy", lines, levels, log_x=True)]

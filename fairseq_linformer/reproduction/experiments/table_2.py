@@ -1,12 +1,12 @@
 """Finetuned on SST-2, IMDB, QNLI and QQP, a Linformer is as accurate as RoBERTa, by n, k and sharing.
 
-**Small models** are pretrained here: a RoBERTa, which is finetuned from scratch too, and Linformers converted from it. n
-is that of RoBERTa, 512 in the paper. **comparable**: on each task the Linformer of k = n / 4, with each sharing, is at
-most 1 point below RoBERTa. **k**: the mean over tasks of a Linformer of k = n / 2, with one of the sharings, is above
-RoBERTa's (the paper's is with layerwise sharing, 92.30 to 92.25, and not with the others). **sharing**: at k = n / 2
-layerwise sharing has a higher mean than headwise and key-value sharing. **n**: at twice n and the same k the mean is
-within 1 point. Each holds if the runs of the two models do not overlap, in the claimed direction, and fails if they do
-not overlap in the other one.
+**Small models** are pretrained here: a RoBERTa, which is finetuned from scratch too, and Linformers converted from
+it; n is that of RoBERTa, 512 in the paper. **comparable**: on each task the Linformer of k = n / 4, with each
+sharing, is at most 1 point below RoBERTa. **k**: the mean over tasks of a Linformer of k = n / 2, with one of the
+sharings, is above RoBERTa's (the paper's is with layerwise sharing, 92.30 to 92.25, and not with the others).
+**sharing**: at k = n / 2 layerwise sharing has a higher mean than headwise and key-value sharing. **n**: at twice n
+and the same k the mean is within 1 point. Each holds if the runs of the two models do not overlap, in the claimed
+direction, and fails if they do not overlap in the other one.
 
 Tasks are those with a model 5 points above the most frequent class, by the lower end of its 95 % interval (Wilson).
 Not enough evidence with fewer than three seeds, which are of finetuning alone, or if RoBERTa pretrained does not have
