@@ -114,6 +114,7 @@ def run_converted(part: str, scale: str, inputs: Inputs) -> Result:
             for n in lengths:
                 shares = explained_variance(encoder, student, shard, n, sizes["tokens"])
                 rows += share_rows(shares, model=name, n=n, k=model.k)
+            student.unlink()
     configuration = {"encoder": checkpoint["provenance"]["imported"], "tokens": sizes["tokens"]}
     return Result(part, scale, rows, environment(inputs, describe_text(inputs.text)), configuration)
 

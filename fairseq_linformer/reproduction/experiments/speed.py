@@ -49,14 +49,10 @@ PEERS = {"lucidrains": "linformer", "linformer-pytorch": "linformer_pytorch"}
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     with nullcontext() if scale == "gpu" else num_threads(THREADS):
-        return run_benchmark(part, scale, "speed", measurements(part, scale, inputs), inputs, describe(part, inputs))
-
-
-def describe(part: str, inputs: Inputs) -> str:
-    """The data of a part."""
-    if part != "finetuning":
-        return "random tokens"
-    return f"sst-2: {describe_data(task_folder('sst-2', POSITIONS, inputs))}"
+        timed, data = measurements(part, scale, inputs), "random tokens"
+        if part == "finetuning":
+            data = f"sst-2: {describe_data(task_folder('sst-2', POSITIONS, inputs))}"
+        return run_benchmark(part, scale, "speed", timed, inputs, data)
 
 
 def measurements(part: str, scale: str, inputs: Inputs) -> Sequence[partial]:
