@@ -1,13 +1,14 @@
 """Shared parts of the commands' parsers: help format and common options."""
 
 import argparse
-import re
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from ..data.tokenizer_files import TokenizerFiles, open_tokenizer_files
 from ..data.truncation import TRUNCATIONS
+
+HEADINGS = {"prepare": "to train and use models", "analyze": "to study them, and for fairseq's own commands"}
+"""Headings of the list of commands, each above the first command of its group."""
 
 
 def flag_of(name: str) -> str:
@@ -32,7 +33,11 @@ def reject_options(options: argparse.Namespace, names: Sequence[str], reason: st
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Appends defaults to help texts, wraps descriptions, and keeps the line breaks of examples."""
+    """Appends defaults to help texts, wraps descriptions, keeps the lines of examples, and groups the commands."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        heading = HEADINGS.get(action.dest)
+        return f"\n  {heading}:\n" * bool(heading) + super()._format_action(action)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         is_flag = isinstance(action.default, bool)
@@ -47,18 +52,10 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, without the usage of up to 20 lines, and name the option or choice that was
-    probably meant."""
+    """A parser whose errors are one line, without the usage of up to 20 lines."""
 
     def error(self, message: str) -> NoReturn:
-        known = [
-            *self._option_string_actions,
-            *(str(word) for action in self._actions for word in action.choices or ()),
-        ]
-        unknown = [word for word in re.findall(r"--[\w-]+|(?<=choice: ')[^']+", message) if word not in known]
-        close = get_close_matches(unknown[0], known, 1, cutoff=0.7) if unknown else []
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        self.exit(2, f"{self.prog}: error: {message}{hint}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """Reject empty values: ``Path("")`` is the current folder.
@@ -101,6 +98,14 @@ def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
     return parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
 
 
+def positive(text: str) -> int:
+    """A type of options."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
 def add_device(parser: Any, default: str | None = None, note: str = "") -> None:
     """Add ``--device``."""
     parser.add_argument(
@@ -119,7 +124,7 @@ def usable_device(text: str) -> str:
 
 
 def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> None:
-    """Add ``--tokenizer``; ``tokenizer_files`` reads it.
+    """Add ``--tokenizer``, for ``tokenizer_files`` or ``open_tokenizer_files``.
 
     Args:
         default: where the tokenizer is looked up by default.

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import replace
 
 from ..training.arguments import BASE, add_arguments
-from .parsers import add_command
+from .parsers import add_command, positive
 
 
 def add_parser(commands) -> None:
@@ -20,8 +20,10 @@ def add_parser(commands) -> None:
         allow_abbrev=False,
     )
     add_arguments(parser)
-    parser.add_argument("--nodes", type=int, default=8, metavar="N", help="number of nodes")
-    parser.add_argument("--ntasks-per-node", type=int, default=8, metavar="P", help="processes per node, one per GPU")
+    parser.add_argument("--nodes", type=positive, default=8, metavar="N", help="number of nodes")
+    parser.add_argument(
+        "--ntasks-per-node", type=positive, default=8, metavar="P", help="processes per node, one per GPU"
+    )
     parser.add_argument(
         "--array",
         default="",
@@ -40,10 +42,6 @@ def _submit(options: argparse.Namespace) -> str:
     from ..training.job import TrainingJob
     from ..training.slurm import layout, submit
 
-    if min(options.nodes, options.ntasks_per_node) < 1:
-        raise ValueError(
-            f"--nodes and --ntasks-per-node must be at least 1, got {options.nodes}, {options.ntasks_per_node}"
-        )
     sbatch_options = [*layout(options.nodes, options.ntasks_per_node, options.device), *options.sbatch_options]
     processes = options.nodes * options.ntasks_per_node
     if not options.array:

@@ -57,7 +57,7 @@ CASES: list[Case] = [
         "tokenizer and output folder",
         "",
         """
-        out --source text.txt -> required: --tokenizer
+        out --source text.txt -> --tokenizer is required
         out --source text.txt --tokenizer bad/noise.model -> noise.model
         out --source text.txt --tokenizer bad/folder -> bad/folder has no tokenizer \\(spm.model
         out --source text.txt --tokenizer text.txt -> text.txt is not a SentencePiece model
@@ -131,7 +131,7 @@ CASES: list[Case] = [
         sst-3 mlm/model.pt -> 'sst-3'.*sst-2
         sst-2 mlm/model.pt --data task --source glue --lr nan -> --lr must .*nan
         sst-2 mlm/model.pt --data task --source glue --dry-run -> task is not prepared, and --dry-run writes nothing
-        sst-2 mlm/model.pt --data task --source glue --batch 3 -> --batch \\(did you mean --batch-size
+        sst-2 mlm/model.pt --data task --source glue --batch 3 -> unrecognized arguments: --batch
         sst-2 mlm/model.pt --data task --source glue common.seed=5 -> common.seed=5 cannot be overridden: TASK
         own mlm/model.pt --data data -> --data must be a folder that .*prepare own.*data
         sst-2 bad/bare/model.pt --data task --source glue -> bare/model.pt.*--tokenizer
