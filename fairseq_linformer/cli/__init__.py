@@ -68,6 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    limit_spinning()  # before --device is checked with PyTorch
     options, rest = parser.parse_known_args(arguments)
     if "overrides" in options:  # argparse collects only those before the first option
         options.overrides += [word for word in rest if not word.startswith("-")]
@@ -81,7 +82,6 @@ def _run(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     logging.getLogger().setLevel(logging.WARNING)
     # Without a network, each request would log 20 lines about its retries before the error.
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
-    limit_spinning()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid Unicode
     if text := options.run(options):

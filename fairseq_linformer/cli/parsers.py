@@ -114,6 +114,7 @@ def add_device(parser: Any, default: str | None = None, note: str = "") -> None:
 
 
 def usable_device(text: str) -> str:
+    """A type of options."""
     import torch
 
     try:

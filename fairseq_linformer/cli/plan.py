@@ -17,22 +17,13 @@ def add_parser(commands) -> None:
         plan +run=n1024-k256-layerwise +model.checkpoint_activations=true --gpu a100-80gb --gpus 8""",
         description="One step runs on tensors without memory; nothing is measured.",
     )
-    parser.add_argument(
-        "overrides",
-        nargs="*",
-        metavar="CONFIG|OVERRIDE",
-        help=f"YAML configuration of fairseq-hydra-train (default: {BASE}), then hydra overrides",
-    )
-    parser.add_argument(
-        "--gpu", choices=GPUS, default="v100-16gb", metavar="NAME", help=f"GPU model, one of {', '.join(GPUS)}"
-    )
-    parser.add_argument("--gpus", type=int, metavar="G", help="number of GPUs (default: the configuration's)")
-    parser.add_argument(
-        "--utilization",
-        type=float,
-        metavar="SHARE",
-        help="share of the GPU's peak that matrix products reach (default: the GPU's known range)",
-    )
+    add = parser.add_argument
+    config = f"YAML configuration of fairseq-hydra-train (default: {BASE}), then hydra overrides"
+    add("overrides", nargs="*", metavar="CONFIG|OVERRIDE", help=config)
+    add("--gpu", choices=GPUS, default="v100-16gb", metavar="NAME", help=f"GPU model, one of {', '.join(GPUS)}")
+    add("--gpus", type=int, metavar="G", help="number of GPUs (default: the configuration's)")
+    share = "share of the GPU's peak that matrix products reach (default: the GPU's known range)"
+    add("--utilization", type=float, metavar="SHARE", help=share)
     parser.set_defaults(run=_plan)
 
 

@@ -96,15 +96,10 @@ def _sentencepiece(options: argparse.Namespace) -> str:
 
 
 def _add_task(subcommands, task: Task) -> None:
-    inputs = "sentence pairs" if task.num_inputs == 2 else "sentences"
-    if task.score_range:
-        labels = f"scores from {task.score_range[0]:g} to {task.score_range[1]:g}"
-    else:
-        labels = f"the classes {', '.join(task.class_names)}"
     parser = add_command(
         subcommands,
         task.name,
-        f"prepare {task.name.upper()}: {inputs} with {labels}",
+        f"prepare {task.name.upper()}, with {'scores' if task.score_range else ', '.join(task.class_names)}",
         f"prepare {task.name} data/{task.name} --source hub --tokenizer data/spm/spm.model",
         description=f"License: {task.license}.",
     )
