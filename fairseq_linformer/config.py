@@ -87,9 +87,8 @@ def check_value(declaration: Field[Any], value: Any, name: str) -> None:
     elif bounds or kind in (int, float):
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
             allowed = "an integer" if kind is int else "a number"
-        else:
-            broken = (words for words, bound in bounds.items() if not _BOUNDS[words](value, bound))
-            allowed = next((f"{words.replace('_', ' ')} {bounds[words]:,}" for words in broken), None)
+        elif not all(_BOUNDS[words](value, bound) for words, bound in bounds.items()):
+            allowed = " and ".join(f"{words.replace('_', ' ')} {bound:,}" for words, bound in bounds.items())
     if allowed:
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
