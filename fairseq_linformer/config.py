@@ -8,9 +8,9 @@ of ``fairseq-train`` and ``fairseq-hydra-train`` (``models/options.py``) and the
 (``huggingface/configuration_linformer.py``) are generated from these fields.
 """
 
-import math
+import operator
 from collections.abc import Mapping
-from dataclasses import MISSING, InitVar, dataclass, field, fields
+from dataclasses import MISSING, Field, InitVar, dataclass, field, fields
 from typing import Any
 
 from .projected_dim import Dim, parse_projected_dim
@@ -33,9 +33,10 @@ def setting(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
     Args:
         default: the default; a field without one is required.
         help: help text of the option.
-        metadata: ``choices``, the allowed values; ``at_least``, ``at_most`` (inclusive) and ``below`` (exclusive), the
-            bounds of a number; ``fairseq`` and ``transformers``, the names there if different; ``deferred``, True if
-            fairseq leaves the option None until the architecture, the task or another option provides the value.
+        metadata: ``choices``, the allowed values; ``at_least`` and ``at_most`` (inclusive), ``above`` and ``below``
+            (exclusive), the bounds of a number; ``fairseq`` and ``transformers``, the names there if different;
+            ``deferred``, True if fairseq leaves the option None until the architecture, the task or another option
+            provides the value.
     """
     return field(default=default, metadata={"help": help, **metadata})
 
@@ -44,8 +45,6 @@ PROBABILITY = {"at_least": 0, "below": 1}
 SIZE = {"at_least": 1, "deferred": True}
 POSITIONS_LIMIT = 1 << 20
 """Largest n; E and F of a layer then have 2 GiB at k = 256."""
-MIN_EPSILON = 1e-15
-"""Smallest epsilon of the layer norms."""
 LAYERS_LIMIT = 1 << 10
 """Largest number of layers, so that a foreign configuration cannot make loading take hours."""
 
@@ -56,8 +55,7 @@ def check_epsilon(value: Any, name: str) -> None:
     Args:
         name: name of the option in the message.
     """
-    if not isinstance(value, float | int) or not MIN_EPSILON <= value < 1:
-        raise ValueError(f"{name} must be at least {MIN_EPSILON:g} and below 1, got {value!r}")
+    check_value(LinformerConfig.__dataclass_fields__["layer_norm_eps"], value, name)
 
 
 def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = None) -> None:
@@ -72,26 +70,30 @@ def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = N
         ValueError: a value is not allowed; the message names the field, what is allowed and the value.
     """
     for declaration in fields(declared):
-        value, limits = getattr(values, declaration.name, None), declaration.metadata
-        if value is None:
-            continue
-        name = (names or {}).get(declaration.name, declaration.name)
-        if declaration.type is bool and not isinstance(value, bool):
-            raise ValueError(f"{name} must be true or false, got {value!r}")
-        choices, lowest, bound = limits.get("choices"), limits.get("at_least"), limits.get("below", math.inf)
-        if choices and value not in choices:
-            allowed = ("one of " if len(choices) > 1 else "") + ", ".join(map(str, choices))
-            raise ValueError(f"{name} must be {allowed}, got {value!r}")
-        kinds = int if declaration.type is int else int | float
-        is_number = lowest is not None or declaration.type in (int, float, float | None)
-        if is_number and (isinstance(value, bool) or not isinstance(value, kinds)):
-            raise ValueError(f"{name} must be {'an integer' if kinds is int else 'a number'}, got {value!r}")
-        highest = limits.get("at_most")
-        if highest is not None and value > highest:
-            raise ValueError(f"{name} must be between {lowest} and {highest:,}, got {value}")
-        if lowest is not None and not lowest <= value < bound:
-            allowed = f"at least {lowest}" if bound == math.inf else f"in [{lowest}, {bound})"
-            raise ValueError(f"{name} must be {allowed}, got {value}")
+        value = getattr(values, declaration.name, None)
+        if value is not None:
+            check_value(declaration, value, (names or {}).get(declaration.name, declaration.name))
+
+
+def check_value(declaration: Field[Any], value: Any, name: str) -> None:
+    """Check a value against the limits of its field; see ``check_values``."""
+    limits, kind = declaration.metadata, declaration.type
+    bounds = {words: limits[words] for words in _BOUNDS if words in limits}
+    allowed = None
+    if choices := limits.get("choices"):
+        allowed = None if value in choices else f"one of {', '.join(map(str, choices))}"
+    elif kind is bool:
+        allowed = None if isinstance(value, bool) else "true or false"
+    elif bounds or kind in (int, float):
+        if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+            allowed = "an integer" if kind is int else "a number"
+        elif not all(_BOUNDS[words](value, bound) for words, bound in bounds.items()):
+            allowed = " and ".join(f"{words.replace('_', ' ')} {bound:,}" for words, bound in bounds.items())
+    if allowed:
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+_BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 
 
 @dataclass
@@ -147,6 +149,8 @@ class LinformerConfig:
         None,
         "learning rate of E and F relative to that of the other weights, above 0 and at most 1 "
         "(default: 16 / n, or 16 / window length for conv, but at most 1)",
+        above=0,
+        at_most=1,
     )
     """See ``modules/rate.py``. Weight decay pulls E and F toward their initialization."""
     freeze_projections: bool = setting(False, "do not train E and F")
@@ -184,7 +188,7 @@ class LinformerConfig:
     )
     # Deferred because fairseq turns a bool that defaults to True into a flag that disables it.
     layernorm_embedding: bool = setting(True, "add layernorm to embedding (on unless YAML says false)", deferred=True)
-    layer_norm_eps: float = setting(1e-5, "epsilon of the layer norms; BERT's is 1e-12", at_least=MIN_EPSILON, below=1)
+    layer_norm_eps: float = setting(1e-5, "epsilon of the layer norms; BERT's is 1e-12", at_least=1e-15, below=1)
 
     dropout: float = setting(0.1, "dropout probability", **PROBABILITY, transformers="hidden_dropout_prob")
     attention_dropout: float = setting(
@@ -251,15 +255,11 @@ class LinformerConfig:
             raise ValueError(
                 f"projected_dim must be between 1 and max_positions ({self.max_positions}), got {self.projected_dim}"
             )
-        if self.has_single_projection and len(set(dims)) > 1:
+        differ_in_heads = not all(isinstance(dim, int) for dim in dims)
+        if (differ_in_heads and self.sharing != "none") or (len(set(dims)) > 1 and self.has_single_projection):
+            allowed = "one number" if self.has_single_projection else "one number per layer"
             raise ValueError(
-                "projected_dim must be one number with sharing 'layerwise', where all layers share one E, got "
-                f"{self.projected_dim!r}"
-            )
-        if self.sharing != "none" and not all(isinstance(dim, int) for dim in dims):
-            raise ValueError(
-                f"projected_dim must be the same for all heads of a layer with sharing {self.sharing!r} (only 'none' "
-                f"allows others), got {self.projected_dim!r}"
+                f"projected_dim must be {allowed} with sharing {self.sharing!r}, got {self.projected_dim!r}"
             )
         # A single E cannot be shifted in every second layer.
         inits = PROJECTION_INITS.get(self.projection, ())
@@ -275,17 +275,11 @@ class LinformerConfig:
             raise ValueError(
                 f"local_window must be less than max_positions ({self.max_positions}), got {self.local_window}"
             )
-        if self.projection_lr_scale is None:
-            return
-        if self.projection not in PROJECTION_INITS or self.freeze_projections:
+        is_trained = self.projection in PROJECTION_INITS and not self.freeze_projections
+        if self.projection_lr_scale is not None and not is_trained:
             reason = "freeze_projections" if self.freeze_projections else f"projection {self.projection!r}"
             raise ValueError(
                 f"projection_lr_scale must be unset with {reason}, which does not train E and F, got "
-                f"{self.projection_lr_scale}"
-            )
-        if not 0 < self.projection_lr_scale <= 1:
-            raise ValueError(
-                "projection_lr_scale must be above 0 and at most 1 (freeze_projections keeps E and F fixed), got "
                 f"{self.projection_lr_scale}"
             )
 

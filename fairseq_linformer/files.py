@@ -62,8 +62,7 @@ def read_json(path) -> Any:
 
 
 def fingerprint(content: Any) -> str:
-    """SHA-256 of JSON content, independent of the order of its keys."""
-    content = json.loads(json.dumps(content))  # keys are strings from here on
+    """SHA-256 of JSON content, independent of the order of its keys, which are strings."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -122,17 +121,9 @@ def check_can_be_written(folder) -> None:
 
 def check_new_folder(path) -> None:
     """Raise ValueError unless ``path`` is missing or an empty folder."""
-    problem: str | None
-    if os.path.islink(path):
-        problem = "is a link"
-    elif os.path.isdir(path):
-        problem = "has files" if os.listdir(path) else None
-    else:
-        problem = "is not a folder" if os.path.lexists(path) else None
-    if os.path.ismount(path):  # it cannot be replaced
-        problem = "is a mount point"
-    if problem:
-        raise ValueError(f"{path} must be a new or empty folder, but it {problem}")
+    is_plain = os.path.isdir(path) and not os.path.islink(path) and not os.path.ismount(path)  # so that it is replaced
+    if os.path.lexists(path) and (not is_plain or os.listdir(path)):
+        raise ValueError(f"{path} must be a new or empty folder, and neither a link nor a mount point")
 
 
 def check_data_path(path, option: str) -> None:

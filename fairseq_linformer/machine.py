@@ -1,7 +1,6 @@
 """Provenance of a measurement besides its command: hardware, versions and commit."""
 
 import datetime
-import math
 import os
 import platform
 import subprocess
@@ -89,13 +88,6 @@ def hardware() -> dict[str, Any]:
         result["memory_gib"] = round(int(meminfo.read_text().split()[1]) / 2**20)
     result["accelerators"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return result
-
-
-def free_memory() -> float:
-    """Bytes of available memory, ignoring a container's limit; infinite if unknown."""
-    meminfo = Path("/proc/meminfo")
-    lines = meminfo.read_text().splitlines() if meminfo.exists() else []
-    return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), math.inf)
 
 
 def process_bytes(field: str, pid: int | str = "self") -> int | None:

@@ -18,7 +18,7 @@ from typing import Any
 Dim = int | tuple[int, ...]
 """k of a layer, or of each head in it."""
 
-_ITEM = re.compile(r"(\d+(?:/\d+)*)(?:x(\d+))?")
+_ITEM = re.compile(r"(\d+(?:/\d+)*)(?:x([1-9]\d*))?")
 
 
 def parse_projected_dim(value: Any, layers: int, heads: int) -> list[Dim]:
@@ -32,7 +32,7 @@ def parse_projected_dim(value: Any, layers: int, heads: int) -> list[Dim]:
     Raises:
         ValueError: the notation is invalid, or does not have one entry per layer or head.
     """
-    entries = _parse_entries(value, layers)
+    entries = _parse_entries(value, layers + 1)
     if len(entries) == 1:
         entries = entries * layers
     if len(entries) != layers:
@@ -48,18 +48,13 @@ def parse_projected_dim(value: Any, layers: int, heads: int) -> list[Dim]:
     return [entry[0] if len(set(entry)) == 1 else tuple(entry) for entry in entries]
 
 
-def _parse_entries(value: Any, max_layers: int) -> list[list[int]]:
-    """The numbers of each entry, with repetitions expanded to at most ``max_layers`` entries."""
+def _parse_entries(value: Any, limit: int) -> list[list[int]]:
+    """The numbers of each entry, which is repeated at most ``limit`` times."""
     if isinstance(value, str):
         items = [match for item in value.split(",") if (match := _ITEM.fullmatch(item.strip()))]
         if len(items) == value.count(",") + 1:
-            counts = [int(item[2] or 1) for item in items]
-            if min(counts) < 1 or sum(counts) > max_layers:
-                raise ValueError(
-                    f"projected_dim must be one number or one for each of {max_layers} layers, got {sum(counts)} in "
-                    f"{value!r}"
-                )
-            return [[int(k) for k in item[1].split("/")] for item, count in zip(items, counts) for _ in range(count)]
+            repeated = [item for item in items for _ in range(min(int(item[2] or 1), limit))]
+            return [[int(k) for k in item[1].split("/")] for item in repeated]
     elif _is_count(value):
         return [[value]]
     elif isinstance(value, Sequence) and value:

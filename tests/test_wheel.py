@@ -70,6 +70,21 @@ main(["submit", "task.data=nothing"])
     assert ended.returncode == 1 and "nothing" in ended.stderr
 
 
+# Overrides come after the options, next to each other.
+PRETRAIN = """
+fairseq-hydra-train --config-dir "$(fairseq-linformer path configs)/pretrain" --config-name base \
+    common.user_dir="$(fairseq-linformer path plugin)" +run=tiny task.data=DATA checkpoint.save_dir=$PWD/checkpoints \
+    task.tokens_per_sample=16 model.projected_dim=8 dataset.batch_size=8 optimization.max_update=2
+"""
+
+
+@pytest.mark.slow
+def test_pretrains_in_an_empty_folder(run, mlm_data, wheel_environment):
+    done = run("bash", "-ec", PRETRAIN.replace("DATA", mlm_data) + "ls checkpoints")
+    assert "checkpoint_last.pt" in done.stdout.splitlines()
+    assert f"'user_dir': '{wheel_environment.parent}" in done.stdout + done.stderr
+
+
 @pytest.mark.slow
 def test_missing_fairseq_error_has_the_install_command(run):
     script = "import sys; sys.modules['fairseq'] = None\nfrom fairseq_linformer.cli import main\nmain(['plan'])"

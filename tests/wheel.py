@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FAIRSEQ_COMMANDS = {"train": "fairseq-train", "preprocess": "fairseq-preprocess", "validate": "fairseq-validate"}
+FAIRSEQ_COMMANDS = {
+    "train": "fairseq-train",
+    "hydra_train": "fairseq-hydra-train",
+    "preprocess": "fairseq-preprocess",
+    "validate": "fairseq-validate",
+}
 
 
 @pytest.fixture(scope="session")

@@ -85,16 +85,6 @@ GPUS = {
 }
 
 
-def find_gpu(name: str) -> Gpu:
-    """
-    Raises:
-        ValueError: no GPU has that name.
-    """
-    if name not in GPUS:
-        raise ValueError(f"unknown GPU {name!r}; choose from {', '.join(GPUS)}")
-    return GPUS[name]
-
-
 def data_sheet_peak(name: str, precision: str) -> float | None:
     """Peak operations per second of a GPU by PyTorch's name for it; None if it is not in the table, which has SXM
     boards only: PCIe cards with the same chips are slower."""

@@ -23,13 +23,12 @@ from ..machine import DIRTY, provenance
 from .flops import AssumedValues, count_flops
 from .gpus import data_sheet_peak
 from .memory import DTYPES, peak_bytes, step_peak_bytes
-from .models import CLASSIFY, FEATURES, LINFORMERS, MASKED_LM, MODELS, NUM_CLASSES, OURS
-from .rows import Case, Row, ratio, single, spread
+from .models import BUILDERS, CLASSIFY, FEATURES, MASKED_LM, NUM_CLASSES
+from .rows import HEAD_DIM, LINFORMERS, OURS, Case, Row, ratio, single, spread
 from .timing import choose_clock, is_out_of_memory, limit_memory, time_interleaved
 
 NO_MEMORY = "out of memory"
 MASK_PROB = 0.15
-HEAD_DIM = 64
 MAX_FINETUNING_BATCH = 32
 """The larger of RoBERTa's batch sizes."""
 
@@ -63,7 +62,7 @@ class Setup:
     def build(self, case: Case, task: str, positions: int | None = None) -> nn.Module:
         """Build a model on the device and in the precision. A CPU would take seconds to initialize it for a GPU."""
         with torch.device(self.device):
-            module = MODELS[case.model](self.config(case, positions), task)
+            module = BUILDERS[case.model](self.config(case, positions), task)
         return module.to(device=self.device, dtype=DTYPES[self.dtype])
 
     def tokens(self, batch: int, n: int) -> Tensor:

@@ -295,8 +295,7 @@ def _reformer_config(c: LinformerConfig, t: Any) -> Any:
     )
 
 
-FAIRSEQ_MODELS = ("ours", "roberta", "authors")
-TRAINABLE: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
+BUILDERS: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
     "ours": _build_ours,
     "roberta": _build_roberta,
     "authors": _build_authors,
@@ -305,15 +304,7 @@ TRAINABLE: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
     "transformer-sdpa": lambda c, task: EncoderModel(build_transformer(c, "sdpa"), task),
     "lucidrains": _build_lucidrains,
     "linformer-pytorch": _build_linformer_pytorch,
-}
-"""Builder of each model that has losses from the Linformer's configuration and a task."""
-MODELS: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
-    **TRAINABLE,
     "recurrent": lambda c, task: Recurrent(c),
     **{name: partial(_build_transformers, name) for name in ("bigbird", "longformer", "reformer", "modernbert")},
 }
-"""Builder of each model; those that are not in ``TRAINABLE`` only have features."""
-LINFORMERS = ("ours", "authors", "linformer", "lucidrains", "linformer-pytorch")
-"""Models that have a k."""
-OURS = ("ours", "linformer")
-"""Models of this project, which are compared with the others."""
+"""Builder of each model from the Linformer's configuration and a task."""

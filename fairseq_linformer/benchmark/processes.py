@@ -20,9 +20,9 @@ from ..data.binarized import BinarizedWriter, token_dtype
 from ..fairseq_log import read_split
 from ..machine import process_bytes
 from ..resources import PLUGIN
-from .measure import HEAD_DIM, NO_MEMORY, Setup
+from .measure import NO_MEMORY, Setup
 from .models import authors_folder, compression
-from .rows import Case, Row, ratio, spread
+from .rows import HEAD_DIM, Case, Row, ratio, spread
 from .timing import alternate
 
 SAMPLE_INTERVAL = 0.01
@@ -30,19 +30,12 @@ SAMPLE_INTERVAL = 0.01
 
 
 def processes(
-    cases: Sequence[Case],
-    batch: int,
-    setup: Setup,
-    updates: int = 6,
-    options: Sequence[str] = (),
-    data: str | None = None,
-    classes: int = 2,
+    cases: Sequence[Case], batch: int, setup: Setup, updates: int = 6, data: str | None = None, classes: int = 2
 ) -> list[Row]:
     """Training processes, interleaved; the first half of their updates warms up.
 
     Args:
         cases: of ``FAIRSEQ_MODELS``, of one n.
-        options: of fairseq-train, for this plugin's model only.
         data: a task that ``prepare`` wrote, with this many ``classes``; None for random tokens.
     """
     rates: dict[Case, list[float]] = {case: [] for case in cases}
@@ -54,9 +47,8 @@ def processes(
         for _, case in alternate(cases, setup.rounds):
             if case not in rates:
                 continue
-            more = options if case.model == "ours" else ()  # fairseq uses the last of two equal options
             try:
-                log, peak = run_training([str(data or folder), *words[case], *more], case.model)
+                log, peak = run_training([str(data or folder), *words[case]], case.model)
             except torch.OutOfMemoryError:
                 del rates[case], peaks[case]
                 continue

@@ -4,6 +4,20 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+FAIRSEQ_MODELS = ("ours", "roberta", "authors")
+TRAINABLE = (
+    *FAIRSEQ_MODELS,
+    *("linformer", "transformer-eager", "transformer-sdpa", "lucidrains", "linformer-pytorch"),
+)
+"""Models that have losses; the others only have features."""
+MODELS = (*TRAINABLE, "recurrent", "bigbird", "longformer", "reformer", "modernbert")
+"""The compared models, which ``models.py`` builds."""
+LINFORMERS = ("ours", "authors", "linformer", "lucidrains", "linformer-pytorch")
+"""Models that have a k."""
+OURS = ("ours", "linformer")
+"""Models of this project, which are compared with the others."""
+HEAD_DIM = 64
+
 
 class Row(dict):
     """A number or a curve: ``metric``, ``value`` and ``unit``, or ``points``; and where it was taken, such as ``n``.

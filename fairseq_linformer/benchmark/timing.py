@@ -8,11 +8,12 @@ import resource
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import torch
 
-from ..machine import free_memory, process_bytes
+from ..machine import process_bytes
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -83,12 +84,18 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
+def free_memory() -> int:
+    """Bytes of available memory on Linux, ignoring a container's limit."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+
+
 @contextmanager
 def limit_memory(device: str = "cpu") -> Iterator[None]:
     """On a CPU, let a tensor beyond the free memory raise an error, as on a GPU, before Linux kills the process."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     if device == "cpu" and before[0] == resource.RLIM_INFINITY and (used := process_bytes("VmSize")):
-        resource.setrlimit(resource.RLIMIT_AS, (used + int(free_memory()), before[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (used + free_memory(), before[1]))
     try:
         yield
     finally:

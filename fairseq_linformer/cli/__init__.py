@@ -10,11 +10,13 @@ import warnings
 from types import FrameType
 from typing import NoReturn
 
+from .. import __version__
 from ..signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, export, finetune, linearize, path, plan, prepare, reproduce, submit
 from .parsers import HelpFormatter, Parser
 
 NAME = "fairseq-linformer"
+COMMANDS = (prepare, convert, linearize, finetune, evaluate, export, plan, submit, analyze, benchmark, reproduce, path)
 SPIN_COUNT = "1000"
 """Spins of a waiting OpenMP thread before it sleeps, which take microseconds; GNU OpenMP's default is 300,000."""
 _INSTALL = {
@@ -33,21 +35,9 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=f"examples:\n  {NAME} evaluate checkpoint_best.pt data/sst-2\n  {NAME} evaluate --help",
         formatter_class=HelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (
-        prepare,
-        convert,
-        linearize,
-        finetune,
-        evaluate,
-        export,
-        plan,
-        submit,
-        analyze,
-        benchmark,
-        reproduce,
-        path,
-    ):
+    for command in COMMANDS:
         command.add_parser(commands)
     return parser
 
@@ -78,6 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    limit_spinning()  # before --device is checked with PyTorch
     options, rest = parser.parse_known_args(arguments)
     if "overrides" in options:  # argparse collects only those before the first option
         options.overrides += [word for word in rest if not word.startswith("-")]
@@ -91,7 +82,6 @@ def _run(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     logging.getLogger().setLevel(logging.WARNING)
     # Without a network, each request would log 20 lines about its retries before the error.
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
-    limit_spinning()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid Unicode
     if text := options.run(options):

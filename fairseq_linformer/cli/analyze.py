@@ -2,8 +2,9 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from .parsers import add_command, add_device, add_subcommands, add_tokenizer, tokenizer_files
+from .parsers import add_command, add_device, add_subcommands, add_tokenizer, positive, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -25,22 +26,13 @@ def add_parser(commands) -> None:
         description="Rerun to resume.",
     )
     _add_model(parser)
-    parser.add_argument(
-        "--source",
-        action="append",
-        required=True,
-        metavar="SOURCE",
-        help="file, folder or glob of text, or hub:NAME, as for `prepare pretraining`; repeat for a curve of each",
-    )
-    parser.add_argument(
-        "--num-sentences", type=int, default=10000, metavar="N", help="sentences per source; the paper uses 10000"
-    )
-    parser.add_argument(
-        "--suggest-k",
-        type=float,
-        metavar="SHARE",
-        help="print the --projected-dim that keeps this share of the sum of singular values, such as 0.9",
-    )
+    add = parser.add_argument
+    source = "file, folder or glob of text, or hub:NAME, as for `prepare pretraining`; repeat for a curve of each"
+    add("--source", action="append", required=True, metavar="SOURCE", help=source)
+    number = "sentences per source; the paper uses 10000"
+    add("--num-sentences", type=positive, default=10000, metavar="N", help=number)
+    share = "print the --projected-dim that keeps this share of the sum of singular values, such as 0.9"
+    add("--suggest-k", type=float, metavar="SHARE", help=share)
     parser.set_defaults(run=_spectrum)
 
     parser = add_command(
@@ -51,58 +43,48 @@ def add_parser(commands) -> None:
     )
     _add_model(parser)
     parser.add_argument("--source", required=True, metavar="SOURCE", help="text, as for `analyze spectrum`")
-    parser.add_argument(
-        "--sentence",
-        type=int,
-        action="append",
-        required=True,
-        metavar="N",
-        help="number of a sentence, counted from 1; repeat for several sentences",
-    )
+    number = "number of a sentence, counted from 1; repeat for several sentences"
+    parser.add_argument("--sentence", type=int, action="append", required=True, metavar="N", help=number)
     parser.set_defaults(run=_attention)
 
 
 def _add_model(parser) -> None:
-    parser.add_argument(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        help="fairseq checkpoint, run folder, transformers folder, or model name on the Hugging Face hub",
+    add = parser.add_argument
+    checkpoint = "fairseq checkpoint, run folder, transformers folder, or model name on the Hugging Face hub"
+    add("checkpoint", metavar="CHECKPOINT", help=checkpoint)
+    add("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    n = "n, tokens per sentence (default: the model's maximum)"
+    add("--tokens-per-sample", type=int, metavar="N", help=n)
+    breaks = (
+        "none: split the text every n tokens, as in masked_lm; eos: one sentence per line or row (default: eos for "
+        "JSON lines and parquet, otherwise none)"
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
-    parser.add_argument(
-        "--tokens-per-sample", type=int, metavar="N", help="n, tokens per sentence (default: the model's maximum)"
-    )
-    parser.add_argument(
-        "--sample-break-mode",
-        choices=("none", "eos"),
-        help="none: split the text every n tokens, as in masked_lm; eos: one sentence per line or row (default: eos "
-        "for JSON lines and parquet, otherwise none)",
-    )
+    add("--sample-break-mode", choices=("none", "eos"), help=breaks)
     add_device(parser, "cpu")
     place = "next to the checkpoint"
-    parser.add_argument("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {place})")
+    add("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {place})")
     add_tokenizer(parser, default=place)
 
 
-def _load_model(options: argparse.Namespace):
+def _open(options: argparse.Namespace) -> tuple[Any, int]:
+    """The model, and n."""
+    from ..analysis.commands import resolve_length
     from ..analysis.loading import load_model
     from ..checkpoints.files import find_checkpoint
 
     files = tokenizer_files(options)
     checkpoint = find_checkpoint(options.checkpoint)
-    return load_model(checkpoint, options.device, dictionary=options.dictionary, tokenizer_files=files)
+    model = load_model(checkpoint, options.device, dictionary=options.dictionary, tokenizer_files=files)
+    return model, resolve_length(model, options.tokens_per_sample)
 
 
 def _spectrum(options: argparse.Namespace) -> str:
     if options.suggest_k is not None and not 0 < options.suggest_k < 1:
         raise ValueError(f"--suggest-k must be above 0 and below 1, got {options.suggest_k:g}")
-    if options.num_sentences < 1:
-        raise ValueError(f"--num-sentences must be at least 1, got {options.num_sentences}")
-    from ..analysis.commands import analyze_spectrum, resolve_length
+    from ..analysis.commands import analyze_spectrum
     from ..analysis.sentences import Sentences
 
-    model = _load_model(options)
-    n = resolve_length(model, options.tokens_per_sample)
+    model, n = _open(options)
     texts = [Sentences(source, model, n, options.sample_break_mode) for source in options.source]
     lines = []
     for text, spectrum in zip(texts, analyze_spectrum(model, texts, options.num_sentences, options.out)):
@@ -121,10 +103,9 @@ def _spectrum(options: argparse.Namespace) -> str:
 
 
 def _attention(options: argparse.Namespace) -> str:
-    from ..analysis.commands import draw_attention, resolve_length
+    from ..analysis.commands import draw_attention
     from ..analysis.sentences import Sentences
 
-    model = _load_model(options)
-    n = resolve_length(model, options.tokens_per_sample)
+    model, n = _open(options)
     text = Sentences(options.source, model, n, options.sample_break_mode, short=True)
     return "\n".join(map(str, draw_attention(model, text, options.sentence, options.out)))

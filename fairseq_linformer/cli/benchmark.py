@@ -1,26 +1,15 @@
 """``fairseq-linformer benchmark``: time and memory, compared with other models."""
 
 import argparse
-import shlex
-from argparse import ArgumentTypeError
+import itertools
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .parsers import add_command, add_subcommands
+from ..benchmark.rows import FAIRSEQ_MODELS, HEAD_DIM, MODELS, TRAINABLE
+from .parsers import add_command, add_subcommands, positive
 
-MODELS = {
-    "inference": "ours, roberta, authors, linformer, transformer-eager, transformer-sdpa, lucidrains, "
-    "linformer-pytorch, recurrent, bigbird, longformer, reformer, modernbert",
-    "training": "ours, roberta, authors, linformer, transformer-eager, transformer-sdpa, lucidrains, linformer-pytorch",
-    "processes": "ours, roberta, authors",
-}
-"""Names of models, for choices and help texts."""
-DEFAULT_MODELS = {
-    "inference": ["linformer", "transformer-eager", "transformer-sdpa"],
-    "training": ["ours", "roberta", "authors"],
-    "processes": ["ours", "roberta", "authors"],
-}
+LINFORMER_AND_TRANSFORMER = ("linformer", "transformer-eager", "transformer-sdpa")
 KINDS = {
     "inference": ("time a forward pass, and count its memory", "--lengths 512 4096 --projected-dim 128 256"),
     "training": ("time a training step, and count its memory", "--models ours roberta --lengths 512"),
@@ -34,127 +23,88 @@ def add_parser(commands) -> None:
         commands, "benchmark", "measure time and memory, and compare with other models", "benchmark inference"
     )
     kinds = add_subcommands(benchmark, "kind")
+    models = {"inference": MODELS, "training": TRAINABLE, "processes": FAIRSEQ_MODELS}
     for kind, (help, example) in KINDS.items():
-        _add_kind(add_command(kinds, kind, help, f"benchmark {kind} {example}"), kind)
+        default = LINFORMER_AND_TRANSFORMER if kind == "inference" else FAIRSEQ_MODELS
+        _add_kind(add_command(kinds, kind, help, f"benchmark {kind} {example}"), kind, models[kind], default)
 
 
-def _add_kind(parser: argparse.ArgumentParser, kind: str) -> None:
+def _add_kind(parser: argparse.ArgumentParser, kind: str, models: tuple[str, ...], default: tuple[str, ...]) -> None:
     add = parser.add_argument
-    add(
-        "--models",
-        nargs="+",
-        choices=MODELS[kind].split(", "),
-        default=DEFAULT_MODELS[kind],
-        metavar="NAME",
-        help=f"models to compare: {MODELS[kind]} (default: {', '.join(DEFAULT_MODELS[kind])})",
-    )
+    names = f"models to compare: {', '.join(models)} (default: {', '.join(default)})"
+    add("--models", nargs="+", choices=models, default=default, metavar="NAME", help=names)
     lengths = [512] if kind == "processes" else [512, 1024, 2048, 4096]
     add("--lengths", nargs="+", type=positive, default=lengths, metavar="N", help="values of n, tokens per sentence")
     add("--projected-dim", nargs="+", type=positive, default=[256], metavar="K", help="values of k")
     add("--local-window", nargs="+", type=int, default=[0], metavar="W", help="local windows of this project's models")
     add("--encoder-layers", type=positive, default=12, metavar="L", help="number of encoder layers")
-    add("--encoder-embed-dim", type=width, default=768, metavar="D", help="encoder embedding dimension, 64 per head")
+    width = f"encoder embedding dimension, {HEAD_DIM} per head"
+    add("--encoder-embed-dim", type=positive, default=768, metavar="D", help=width)
     add("--rounds", type=positive, default=3, metavar="R", help="measured rounds, in which the models take turns")
     add("--threads", type=positive, default=1, metavar="T", help="number of CPU threads")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="device to measure on")
-    dtypes = ("fp32", "fp16") if kind == "processes" else ("fp32", "fp16", "bf16")
-    add("--dtype", choices=dtypes, default="fp32", help="floating-point type")
+    dtypes = ("fp32", "fp16", "bf16")
+    add("--dtype", choices=dtypes[:2] if kind == "processes" else dtypes, default="fp32", help="floating-point type")
+    tokens = "tokens per batch, one sentence at least (default: 32768 on cuda, 2048 on cpu)"
+    add("--max-tokens", type=positive, metavar="T", help=tokens)
     add("--out", type=Path, metavar="FILE", help="JSON file to add the numbers to; a rerun skips those that it has")
     if kind == "processes":
         add("--data", type=Path, metavar="FOLDER", help="task that `prepare` wrote, to finetune on (default: pretrain)")
-        add("--batch-size", type=positive, default=4, metavar="B", help="sentences per batch")
-        add("--max-update", type=positive, default=6, metavar="U", help="updates; the first half warms up")
-        add(
-            "--fairseq-options",
-            type=shlex.split,
-            default=[],
-            metavar="OPTIONS",
-            help="further options of fairseq-train for this plugin's model, such as --fairseq-options=--compile",
-        )
-    else:
-        note = "4,096, on cuda 32,768" if kind == "inference" else "2,048, on cuda 32,768"
-        add("--max-tokens", type=positive, metavar="T", help=f"tokens per batch, one sentence at least ({note})")
     if kind == "training":
-        add(
-            "--max-positions",
-            type=positive,
-            metavar="N",
-            help="finetune models of N positions on inputs of --lengths (default: pretrain at each length)",
-        )
+        positions = "finetune models of N positions on inputs of --lengths (default: pretrain at each length)"
+        add("--max-positions", type=positive, metavar="N", help=positions)
     parser.set_defaults(run=_run)
-
-
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
-def width(text: str) -> int:
-    value = int(text)
-    if value < 64 or value % 64:
-        raise ArgumentTypeError(f"must be a multiple of 64, got {value}")
-    return value
 
 
 def _run(options: argparse.Namespace) -> str:
     import torch
 
-    from ..benchmark.measure import Setup, measure_once
+    from ..benchmark.measure import Setup, make_cases, measure_once
 
     if options.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device must be cpu, because PyTorch finds no GPU")
-    torch.set_num_threads(options.threads)
-    setup = Setup(
-        options.device, options.dtype, options.encoder_layers, options.encoder_embed_dim, rounds=options.rounds
-    )
-    rows = []
-    for measurement in _measurements(options, setup):
-        rows += measure_once(options.out, measurement)
-    return format_rows(rows)
-
-
-def _measurements(options: argparse.Namespace, setup: Any) -> list[partial]:
-    """One per length: models take turns at each."""
-    from ..benchmark.measure import inference, make_cases, training
-
+    if options.encoder_embed_dim % HEAD_DIM:
+        raise ValueError(f"--encoder-embed-dim must be a multiple of {HEAD_DIM}, got {options.encoder_embed_dim}")
     positions = getattr(options, "max_positions", None)
     longest, k = max(options.lengths), max(options.projected_dim)
     if positions is not None and longest > positions:
         raise ValueError(f"--lengths must be at most --max-positions ({positions}), got {longest}")
     if k >= (positions or longest):
         raise ValueError(f"--projected-dim must be less than n ({positions or longest}), got {k}")
-    ks, windows = options.projected_dim, options.local_window
-    groups = [make_cases(options.models, n, ks, windows, positions) for n in options.lengths]
-    groups = [cases for cases in groups if cases]
-    for cases in groups:
-        for case in cases:
-            setup.config(case, positions)  # rejects a window that does not fit
-    if options.kind == "processes":
-        return _processes(options, groups, setup)
-    tokens = options.max_tokens or (
-        32768 if options.device == "cuda" else 4096 if options.kind == "inference" else 2048
-    )
+    torch.set_num_threads(options.threads)
+    size = options.encoder_layers, options.encoder_embed_dim
+    setup = Setup(options.device, options.dtype, *size, rounds=options.rounds)
+    tokens = options.max_tokens or (32768 if options.device == "cuda" else 2048)
+    groups = [
+        make_cases(options.models, n, options.projected_dim, options.local_window, positions) for n in options.lengths
+    ]
+    for case in itertools.chain(*groups):
+        setup.config(case, positions)  # rejects a window that does not fit
+    rows = []
+    for cases in filter(None, groups):  # models of a length take turns
+        rows += measure_once(options.out, _choose_measurement(options, cases, tokens, setup))
+    return format_rows(rows)
+
+
+def _choose_measurement(options: argparse.Namespace, cases: list, tokens: int, setup: Any) -> partial:
+    from ..benchmark.measure import inference, training
+
     if options.kind == "inference":
-        return [partial(inference, cases=cases, tokens=tokens, setup=setup, memory=True) for cases in groups]
-    return [partial(training, cases=cases, tokens=tokens, setup=setup, positions=positions) for cases in groups]
-
-
-def _processes(options: argparse.Namespace, groups: list, setup: Any) -> list[partial]:
+        return partial(inference, cases=cases, tokens=tokens, setup=setup, memory=True)
+    if options.kind == "training":
+        return partial(training, cases=cases, tokens=tokens, setup=setup, positions=options.max_positions)
     from ..benchmark.processes import processes
     from ..evaluation.encoded_rows import is_prepared, read_prepared_task
 
     if options.device == "cpu" and options.dtype != "fp32":
         raise ValueError(f"--dtype must be fp32 on a CPU, where fairseq does not train in {options.dtype}")
-    train = partial(processes, batch=options.batch_size, setup=setup, updates=options.max_update)
-    train = partial(train, options=options.fairseq_options)
-    if options.data:
-        task = read_prepared_task(options.data) if is_prepared(options.data) else None
-        if task is None or not task.classes:
-            raise ValueError(f"--data must be a task with classes that `prepare` wrote, got {options.data}")
-        train = partial(train, data=str(options.data), classes=len(task.classes))
-    return [partial(train, cases=cases) for cases in groups]
+    measure = partial(processes, cases=cases, batch=max(1, tokens // cases[0].n), setup=setup)
+    if not options.data:
+        return measure
+    task = read_prepared_task(options.data) if is_prepared(options.data) else None
+    if task is None or not task.classes:
+        raise ValueError(f"--data must be a task with classes that `prepare` wrote, got {options.data}")
+    return partial(measure, data=str(options.data), classes=len(task.classes))
 
 
 def format_rows(rows: list) -> str:

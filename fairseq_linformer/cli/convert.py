@@ -26,25 +26,15 @@ def add_parser(commands: Any) -> None:
         "encoder becomes a Linformer, with its weights and new E and F. A Linformer keeps its options: only "
         "--max-positions, with which k grows so that windows keep their length, and --projected-dim change it.",
     )
-    parser.add_argument("source", metavar="INPUT", help="checkpoint, run folder, other folder, or name on the hub")
-    parser.add_argument(
-        "out",
-        type=Path,
-        metavar="OUT",
-        help="folder to write, new or empty: model.pt, and dict.txt and tokenizer if INPUT has them",
-    )
-    parser.add_argument(
-        "--arch",
-        choices=("linformer_roberta", "roberta"),
-        help="architecture to write for an encoder: roberta is the same model in fairseq (default: linformer_roberta)",
-    )
+    add = parser.add_argument
+    add("source", metavar="INPUT", help="checkpoint, run folder, other folder, or name on the hub")
+    files = "folder to write, new or empty: model.pt, and dict.txt and tokenizer if INPUT has them"
+    add("out", type=Path, metavar="OUT", help=files)
+    arch = "architecture to write for an encoder: roberta is the same model in fairseq (default: linformer_roberta)"
+    add("--arch", choices=("linformer_roberta", "roberta"), help=arch)
     add_model_options(parser)
-    parser.add_argument(
-        "--dictionary",
-        type=Path,
-        metavar="FILE",
-        help="fairseq's dict.txt, with the tokenizer next to it (default: those next to INPUT or in it)",
-    )
+    dictionary = "fairseq's dict.txt, with the tokenizer next to it (default: those next to INPUT or in it)"
+    add("--dictionary", type=Path, metavar="FILE", help=dictionary)
     parser.set_defaults(run=_convert)
 
 
@@ -54,29 +44,21 @@ def add_model_options(parser: Any, seed_use: str = "random initializations") -> 
     Args:
         seed_use: what ``--seed`` is for, in its help.
     """
-    parser.add_argument(
-        "--projected-dim",
-        metavar="K",
-        help="k: one number, or one per layer as in 256x4,128x8 (default: n / 4, at most 256)",
+    add = parser.add_argument
+    k = "k: one number, or one per layer as in 256x4,128x8 (default: n / 4, at most 256)"
+    add("--projected-dim", metavar="K", help=k)
+    add("--sharing", choices=SHARING, help="parameter sharing of E and F (default: headwise)")
+    add("--projection", choices=PROJECTIONS, help="kind of projection (default: linear)")
+    init = (
+        "initialization of E and F (default: graded if linear, so that inputs of up to k / 2 tokens keep their "
+        "features; average for conv)"
     )
-    parser.add_argument("--sharing", choices=SHARING, help="parameter sharing of E and F (default: headwise)")
-    parser.add_argument("--projection", choices=PROJECTIONS, help="kind of projection (default: linear)")
-    parser.add_argument(
-        "--projection-init",
-        choices=PROJECTION_INITS["linear"],
-        help="initialization of E and F (default: graded if linear, so that inputs of up to k / 2 tokens keep their "
-        "features; average for conv)",
-    )
-    parser.add_argument(
-        "--max-positions", type=int, metavar="N", help="n, the longest input in tokens (default: the encoder's)"
-    )
-    parser.add_argument(
-        "--local-window",
-        type=int,
-        metavar="W",
-        help="number of neighbors on each side that a position also attends to (default: 16; 0 as in the paper)",
-    )
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help=f"seed of {seed_use}")
+    add("--projection-init", choices=PROJECTION_INITS["linear"], help=init)
+    n = "n, the longest input in tokens (default: the encoder's)"
+    add("--max-positions", type=int, metavar="N", help=n)
+    neighbors = "number of neighbors on each side that a position also attends to (default: 16; 0 as in the paper)"
+    add("--local-window", type=int, metavar="W", help=neighbors)
+    add("--seed", type=int, default=1, metavar="S", help=f"seed of {seed_use}")
 
 
 def _convert(options: argparse.Namespace) -> str:
@@ -85,25 +67,16 @@ def _convert(options: argparse.Namespace) -> str:
     from ..checkpoints.convert import convert
     from ..checkpoints.files import MODEL, find_checkpoint
 
-    if not 0 <= options.seed < 1 << 32:
-        raise ValueError(f"--seed must be between 0 and {(1 << 32) - 1}, got {options.seed}")
     torch.manual_seed(options.seed)
     values = explicit_options(options, ("arch", *MODEL_OPTIONS))
     new, old_n = convert(find_checkpoint(options.source), options.out, dictionary=options.dictionary, **values)
     return "\n".join(_describe(new, old_n, options.out / MODEL))
 
 
-_MAIN_OPTIONS = ("max_positions", "projected_dim", "sharing", "projection", "local_window")
-_OTHER_OPTIONS = (
-    "encoder_layers encoder_embed_dim encoder_ffn_embed_dim encoder_attention_heads activation_fn "
-    "encoder_normalize_before layer_norm_eps untie_weights_roberta"
-).split()
-
-
 def _describe(checkpoint: dict[str, Any], old_n: int, path: Path) -> list[str]:
     """What was written, and the options of ``fairseq-train`` that the architecture does not imply."""
     from ..checkpoints.files import get_cfg_section
-    from ..models.options import ARCHITECTURES, LinformerRobertaConfig
+    from ..models.options import ARCHITECTURES, COMPARED, LinformerRobertaConfig
 
     model = get_cfg_section(checkpoint, "model")
     arch, n = model.get("_name") or model.get("arch"), model["max_positions"]
@@ -117,9 +90,8 @@ def _describe(checkpoint: dict[str, Any], old_n: int, path: Path) -> list[str]:
         lines.append("the encoder has no masked LM head; that of the checkpoint is new and untrained")
     implied = {field.name: field.default for field in fields(LinformerRobertaConfig)} | ARCHITECTURES.get(str(arch), {})
     words = [f"--arch {arch}"]
-    for name in (*_MAIN_OPTIONS, *_OTHER_OPTIONS):
+    for name in COMPARED:
         value, default = model.get(name), implied.get(name)
-        if value in (None, False, 0) or (name in _OTHER_OPTIONS and value == getattr(default, "value", default)):
-            continue
-        words.append(flag_of(name) if value is True else f"{flag_of(name)} {value}")
+        if value not in (None, False, getattr(default, "value", default)):
+            words.append(flag_of(name) if value is True else f"{flag_of(name)} {value}")
     return [*lines, "fairseq-train: " + " ".join(words)]

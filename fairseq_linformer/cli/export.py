@@ -1,7 +1,6 @@
 """``fairseq-linformer export``: a checkpoint as a folder for transformers, or as an ONNX graph."""
 
 import argparse
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +17,25 @@ def add_parser(commands: Any) -> None:
         export checkpoint_best.pt onnx-base --onnx --int8 --max-positions 256""",
         description="`convert` reads the folder for transformers back.",
     )
+    add = parser.add_argument
+    checkpoint = "fairseq checkpoint of a Linformer, or run folder; with --onnx also a folder that `export` wrote"
+    add("checkpoint", metavar="CHECKPOINT", help=checkpoint)
+    add("out", type=Path, metavar="OUT", help="folder to write, new or empty")
+    add("--head", metavar="NAME", help="classification head to export (default: the only one)")
     next_to = "next to CHECKPOINT"
-    parser.add_argument(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        help="fairseq checkpoint of a Linformer, or run folder; with --onnx also a folder that `export` wrote",
-    )
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-    parser.add_argument("--head", metavar="NAME", help="classification head to export (default: the only one)")
-    parser.add_argument(
-        "--labels", type=Path, metavar="FILE", help=f"dict.txt of the labels (default: label/dict.txt {next_to})"
-    )
-    parser.add_argument("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
+    labels = f"dict.txt of the labels (default: label/dict.txt {next_to})"
+    add("--labels", type=Path, metavar="FILE", help=labels)
+    add("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
     add_tokenizer(parser, default=next_to)
-    parser.add_argument("--no-tokenizer", action="store_true", help="do not export the tokenizer")
-    parser.add_argument("--onnx", action="store_true", help="write an ONNX graph")
-    graph = parser.add_argument_group("graph", "With --onnx.")
-    graph.add_argument("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")
-    graph.add_argument(
-        "--max-positions", type=int, metavar="N", help="longest input in tokens (default: the model's n)"
-    )
-    parser.set_defaults(run=partial(_export, parser))
+    add("--no-tokenizer", action="store_true", help="do not export the tokenizer")
+    add("--onnx", action="store_true", help="write an ONNX graph")
+    add = parser.add_argument_group("graph", "With --onnx.").add_argument
+    add("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")
+    add("--max-positions", type=int, metavar="N", help="longest input in tokens (default: the model's n)")
+    parser.set_defaults(run=_export)
 
 
-def _export(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+def _export(options: argparse.Namespace) -> str:
     from ..checkpoints.files import find_checkpoint
 
     checkpoint = find_checkpoint(options.checkpoint)
@@ -53,7 +47,7 @@ def _export(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str
         to_onnx(checkpoint, options.out, int8=options.int8, max_positions=options.max_positions, **values)
         return f"{options.out} is written; {options.out / 'README.md'} shows how to run it"
     if options.int8 or options.max_positions is not None:
-        parser.error("--int8 and --max-positions need --onnx")
+        options.parser.error("--int8 and --max-positions need --onnx")
     from ..checkpoints.huggingface import to_huggingface
 
     to_huggingface(checkpoint, options.out, **values)

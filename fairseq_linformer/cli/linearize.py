@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .convert import MODEL_OPTIONS, add_model_options
-from .parsers import add_command, explicit_options, reject_options
+from .parsers import add_command, explicit_options
 
 
 def add_parser(commands: Any) -> None:
@@ -17,51 +17,36 @@ def add_parser(commands: Any) -> None:
         """linearize sentence-transformers/all-MiniLM-L6-v2 minilm --text data/own/shard0 --max-positions 128
         linearize roberta.base/model.pt base --text data/pretraining/shard0 --projected-dim 128""",
     )
-    parser.add_argument(
-        "source",
-        metavar="NAME|FOLDER|CHECKPOINT",
-        help="model on the hub, folder of transformers, or fairseq checkpoint of RoBERTa",
+    add = parser.add_argument
+    source = "model on the hub, folder of transformers, or fairseq checkpoint of RoBERTa"
+    add("source", metavar="NAME|FOLDER|CHECKPOINT", help=source)
+    add("out", type=Path, metavar="OUT", help="folder to write, or to resume")
+    text = "folder that `prepare pretraining` wrote, such as data/own/shard0, with the Transformer's tokenizer"
+    add("--text", required=True, metavar="DATA-BIN", help=text)
+    add("--tokens-per-sample", type=int, metavar="N", help="tokens per block of text (default: --max-positions)")
+    add("--batch-size", type=int, metavar="B", help="blocks per update (default: 16)")
+    updates = "number of updates; 0 converts without training"
+    add("--max-update", type=int, default=1000, metavar="U", help=updates)
+    add("--lr", type=float, metavar="LR", help="peak learning rate (default: 2e-4)")
+    shorter = (
+        "probability that a batch is split into blocks of n/2, n/4, ... tokens, at least 16, to learn short inputs "
+        "too; blocks of fewer than 32 tokens are not split (default: 0.5)"
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, or to resume")
-    parser.add_argument(
-        "--text",
-        required=True,
-        metavar="DATA-BIN",
-        help="folder that `prepare pretraining` wrote, such as data/own/shard0, with the Transformer's tokenizer",
-    )
-    parser.add_argument(
-        "--tokens-per-sample", type=int, metavar="N", help="tokens per block of text (default: --max-positions)"
-    )
-    parser.add_argument("--batch-size", type=int, metavar="B", help="blocks per update (default: 16)")
-    parser.add_argument(
-        "--max-update", type=int, default=1000, metavar="U", help="number of updates; 0 converts without training"
-    )
-    parser.add_argument("--lr", type=float, metavar="LR", help="peak learning rate (default: 2e-4)")
-    parser.add_argument(
-        "--short-seq-prob",
-        type=float,
-        metavar="P",
-        help="probability that a batch is split into blocks of n/2, n/4, ... tokens, at least 16, to learn short "
-        "inputs too; blocks of fewer than 32 tokens are not split (default: 0.5)",
-    )
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="device to train on (default: cpu)")
-    parser.add_argument(
-        "--amp",
-        action="store_true",
-        help="train in mixed precision: fp16 on a GPU, bf16 on a CPU (slow without bf16 instructions)",
-    )
+    add("--short-seq-prob", type=float, metavar="P", help=shorter)
+    add("--device", choices=("cpu", "cuda"), help="device to train on (default: cpu)")
+    amp = "train in mixed precision: fp16 on a GPU, bf16 on a CPU (slow without bf16 instructions)"
+    add("--amp", action="store_true", help=amp)
     add_model_options(parser, seed_use="random initializations and of the order of the blocks")
     parser.set_defaults(run=_linearize)
 
 
 def _linearize(options: argparse.Namespace) -> str:
     from ..linearization.linearize import linearize
-    from ..linearization.options import TRAINING_OPTIONS, Linearization
+    from ..linearization.options import Linearization
 
-    if not options.max_update:
-        reject_options(options, (*TRAINING_OPTIONS, "device"), "has no effect with --max-update 0")
     model = explicit_options(options, MODEL_OPTIONS)
-    values = explicit_options(options, (*TRAINING_OPTIONS, "tokens_per_sample", "max_update", "seed", "device"))
+    training = ("tokens_per_sample", "batch_size", "max_update", "lr", "short_seq_prob", "device", "amp", "seed")
+    values = explicit_options(options, training)
     report = linearize(Linearization(options.source, options.text, model, **values), options.out)
     lines = [f"{options.out / 'model.pt'}: explained variance (R^2) of the teacher's features, by layer"]
     for name in ("before", "after") if options.max_update else ("before",):

@@ -9,6 +9,9 @@ from typing import Any, NoReturn
 from ..data.tokenizer_files import TokenizerFiles, open_tokenizer_files
 from ..data.truncation import TRUNCATIONS
 
+HEADINGS = {"prepare": "to train and use models", "analyze": "to study them, and for fairseq's own commands"}
+"""Headings of the list of commands, each above the first command of its group."""
+
 
 def flag_of(name: str) -> str:
     """
@@ -32,7 +35,11 @@ def reject_options(options: argparse.Namespace, names: Sequence[str], reason: st
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Appends defaults to help texts, wraps descriptions, and keeps the line breaks of examples."""
+    """Appends defaults to help texts, wraps descriptions, keeps the lines of examples, and groups the commands."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        heading = HEADINGS.get(action.dest)
+        return f"\n  {heading}:\n" * bool(heading) + super()._format_action(action)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         is_flag = isinstance(action.default, bool)
@@ -101,6 +108,14 @@ def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
     return parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
 
 
+def positive(text: str) -> int:
+    """A type of options."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
 def add_device(parser: Any, default: str | None = None, note: str = "") -> None:
     """Add ``--device``."""
     parser.add_argument(
@@ -109,6 +124,7 @@ def add_device(parser: Any, default: str | None = None, note: str = "") -> None:
 
 
 def usable_device(text: str) -> str:
+    """A type of options."""
     import torch
 
     try:
@@ -119,7 +135,7 @@ def usable_device(text: str) -> str:
 
 
 def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> None:
-    """Add ``--tokenizer``; ``tokenizer_files`` reads it.
+    """Add ``--tokenizer``, for ``tokenizer_files`` or ``open_tokenizer_files``.
 
     Args:
         default: where the tokenizer is looked up by default.

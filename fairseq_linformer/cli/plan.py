@@ -2,15 +2,13 @@
 
 import argparse
 
+from ..benchmark.gpus import GPUS
+from ..training.arguments import BASE
 from .parsers import add_command
-
-DEFAULT, DEFAULT_GPU = "configs/pretrain/base.yaml", "v100-16gb"
 
 
 def add_parser(commands) -> None:
     """Add ``plan``."""
-    from ..benchmark.gpus import GPUS
-
     parser = add_command(
         commands,
         "plan",
@@ -19,30 +17,20 @@ def add_parser(commands) -> None:
         plan +run=n1024-k256-layerwise +model.checkpoint_activations=true --gpu a100-80gb --gpus 8""",
         description="One step runs on tensors without memory; nothing is measured.",
     )
-    parser.add_argument(
-        "overrides",
-        nargs="*",
-        metavar="CONFIG|OVERRIDE",
-        help=f"YAML configuration of fairseq-hydra-train (default: {DEFAULT}), then hydra overrides",
-    )
-    parser.add_argument(
-        "--gpu", default=DEFAULT_GPU, metavar="NAME", help=f"GPU model, one of {', '.join(GPUS)} (default: %(default)s)"
-    )
-    parser.add_argument("--gpus", type=int, metavar="G", help="number of GPUs (default: the configuration's)")
-    parser.add_argument(
-        "--utilization",
-        type=float,
-        metavar="SHARE",
-        help="share of the GPU's peak that matrix products reach (default: the GPU's known range)",
-    )
+    add = parser.add_argument
+    config = f"YAML configuration of fairseq-hydra-train (default: {BASE}), then hydra overrides"
+    add("overrides", nargs="*", metavar="CONFIG|OVERRIDE", help=config)
+    add("--gpu", choices=GPUS, default="v100-16gb", metavar="NAME", help=f"GPU model, one of {', '.join(GPUS)}")
+    add("--gpus", type=int, metavar="G", help="number of GPUs (default: the configuration's)")
+    share = "share of the GPU's peak that matrix products reach (default: the GPU's known range)"
+    add("--utilization", type=float, metavar="SHARE", help=share)
     parser.set_defaults(run=_plan)
 
 
 def _plan(options: argparse.Namespace) -> str:
-    from ..benchmark.gpus import find_gpu
     from ..training.plan import PlannedRun, format_plan
 
-    config, *overrides = options.overrides or [DEFAULT]
+    config, *overrides = options.overrides or [BASE]
     if "=" in config or config.startswith("~"):
-        config, overrides = DEFAULT, options.overrides
-    return format_plan(PlannedRun(config, overrides), find_gpu(options.gpu), options.gpus, options.utilization)
+        config, overrides = BASE, options.overrides
+    return format_plan(PlannedRun(config, overrides), GPUS[options.gpu], options.gpus, options.utilization)

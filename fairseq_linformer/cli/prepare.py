@@ -4,18 +4,19 @@ import argparse
 from pathlib import Path
 
 from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
-from ..data.task_sources import TaskFiles, open_own, open_source
+from ..data.task_sources import open_own, open_source
 from ..data.tasks import OWN, TASKS, Task
-from ..data.tokenizer_files import TokenizerFiles
+from ..data.tokenizer_files import open_tokenizer_files
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
 from ..files import check_data_path, check_new_folder
-from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation, tokenizer_files
+from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation
 
 SOURCE = (
     "file, folder or glob of text (a blank line between documents), JSON lines or parquet, also compressed (.gz, .bz2, "
     f".xz, .zst); hub:NAME; or one of {', '.join(PRESETS)}. Repeat for several sources. Settings follow after commas, "
     "such as column=body"
 )
+OUT = "folder to write, new or empty"
 
 
 def add_parser(commands) -> None:
@@ -43,27 +44,31 @@ def _add_pretraining(subcommands) -> None:
         prepare pretraining data/pretraining --source wikipedia --source bookcorpusopen --tokenizer data/gpt2_bpe""",
         description="Rerun after a kill: the cache of `datasets` (HF_DATASETS_CACHE) keeps finished stages.",
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-    parser.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
-    add_tokenizer(parser)
+    _add_text(parser)
+    tokenizer = parser.add_mutually_exclusive_group(required=True)
+    add_tokenizer(tokenizer)
     # Names of earlier versions, in scripts that compare token IDs with theirs.
-    parser.add_argument("--sentencepiece-model", "--wordpiece", dest="tokenizer", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--valid-share",
-        type=float,
-        default=VALID_SHARE,
-        metavar="SHARE",
-        help="share of documents in the validation split",
-    )
-    parser.add_argument(
-        "--shards",
-        type=int,
-        default=1,
-        metavar="N",
-        help=f"number of training shards, at most {MAX_SHARDS}; fairseq reads one per epoch",
-    )
-    parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: one per CPU core)")
+    tokenizer.add_argument("--sentencepiece-model", "--wordpiece", dest="tokenizer", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    share = "share of documents in the validation split"
+    add("--valid-share", type=float, default=VALID_SHARE, metavar="SHARE", help=share)
+    shards = f"number of training shards, at most {MAX_SHARDS}; fairseq reads one per epoch"
+    add("--shards", type=int, default=1, metavar="N", help=shards)
+    add("--workers", type=int, metavar="N", help="number of processes (default: one per CPU core)")
     parser.set_defaults(run=_pretraining)
+
+
+def _add_text(parser) -> None:
+    parser.add_argument("out", type=Path, metavar="OUT", help=OUT)
+    parser.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
+
+
+def _pretraining(options: argparse.Namespace) -> str:
+    from ..data.pretraining import prepare_corpus
+
+    _check_out(options.out)
+    files = open_tokenizer_files(options.tokenizer)
+    return prepare_corpus(options.out, options.source, files, options.valid_share, options.shards, options.workers)
 
 
 def _add_sentencepiece(subcommands) -> None:
@@ -73,28 +78,13 @@ def _add_sentencepiece(subcommands) -> None:
         "train a sentencepiece model on a sample of text",
         "prepare sentencepiece data/spm --source train.txt --vocab-size 8000",
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-    parser.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
-    parser.add_argument("--vocab-size", type=int, required=True, metavar="V", help="vocabulary size, <unk> included")
-    parser.add_argument(
-        "--sample-mib", type=float, default=32, metavar="MIB", help="size of the training sample, in MiB"
-    )
-    parser.add_argument("--model-type", choices=("bpe", "unigram"), default="bpe", help="sentencepiece model type")
-    parser.add_argument("--fold-case", action="store_true", help="treat uppercase letters as lowercase")
+    _add_text(parser)
+    add = parser.add_argument
+    add("--vocab-size", type=int, required=True, metavar="V", help="vocabulary size, <unk> included")
+    add("--sample-mib", type=float, default=32, metavar="MIB", help="size of the training sample, in MiB")
+    add("--model-type", choices=("bpe", "unigram"), default="bpe", help="sentencepiece model type")
+    add("--fold-case", action="store_true", help="treat uppercase letters as lowercase")
     parser.set_defaults(run=_sentencepiece)
-
-
-def _pretraining(options: argparse.Namespace) -> str:
-    from ..data.pretraining import prepare_corpus
-
-    _check_out(options.out)
-    files = _required_tokenizer(options)
-    return prepare_corpus(options.out, options.source, files, options.valid_share, options.shards, options.workers)
-
-
-def _required_tokenizer(options: argparse.Namespace) -> TokenizerFiles:
-    files = tokenizer_files(options)
-    return files or options.parser.error("the following arguments are required: --tokenizer")
 
 
 def _sentencepiece(options: argparse.Namespace) -> str:
@@ -106,22 +96,15 @@ def _sentencepiece(options: argparse.Namespace) -> str:
 
 
 def _add_task(subcommands, task: Task) -> None:
-    inputs = "sentence pairs" if task.num_inputs == 2 else "sentences"
-    if task.score_range:
-        labels = f"scores from {task.score_range[0]:g} to {task.score_range[1]:g}"
-    else:
-        labels = f"the classes {', '.join(task.class_names)}"
     parser = add_command(
         subcommands,
         task.name,
-        f"prepare {task.name.upper()}: {inputs} with {labels}",
+        f"prepare {task.name.upper()}, with {'scores' if task.score_range else ', '.join(task.class_names)}",
         f"prepare {task.name} data/{task.name} --source hub --tokenizer data/spm/spm.model",
         description=f"License: {task.license}.",
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     parser.add_argument("--source", default="hub", metavar="hub|PATH", help="hub, or a folder with the official files")
     _add_rows(parser)
-    parser.set_defaults(run=_task)
 
 
 def _add_own(subcommands) -> None:
@@ -132,62 +115,44 @@ def _add_own(subcommands) -> None:
         "prepare own data/own --train a.csv --valid b.csv --text-column text --label-column label --tokenizer M",
         description="Files are TSV (without quoting) or CSV with a header, JSON lines or parquet.",
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-    parser.add_argument(
-        "--train", required=True, metavar="FILE", help="training file; its labels, sorted, are the classes"
-    )
-    parser.add_argument("--valid", required=True, metavar="FILE", help="validation file")
-    parser.add_argument(
-        "--text-column",
-        action="append",
-        default=[],
-        required=True,
-        metavar="COLUMN",
-        help="column of the text; repeat for pairs",
-    )
-    parser.add_argument("--label-column", required=True, metavar="COLUMN", help="column of the label")
+    add = parser.add_argument
+    add("--train", required=True, metavar="FILE", help="training file; its labels, sorted, are the classes")
+    add("--valid", required=True, metavar="FILE", help="validation file")
+    text = "column of the text; repeat for pairs"
+    add("--text-column", action="append", required=True, metavar="COLUMN", help=text)
+    add("--label-column", required=True, metavar="COLUMN", help="column of the label")
     _add_rows(parser)
-    parser.set_defaults(run=_own)
 
 
 def _add_rows(parser) -> None:
     """Add the options of all tasks."""
+    parser.add_argument("out", type=Path, metavar="OUT", help=OUT)
     add_tokenizer(parser, required=True)
-    parser.add_argument(
-        "--max-positions",
-        type=int,
-        default=MAX_POSITIONS,
-        metavar="N",
-        help="n, the longest input in tokens; longer rows are truncated",
-    )
+    n = "n, the longest input in tokens; longer rows are truncated"
+    parser.add_argument("--max-positions", type=int, default=MAX_POSITIONS, metavar="N", help=n)
     add_truncation(parser, TRUNCATIONS[0])
     for split in ("train", "valid"):
-        parser.add_argument(
-            f"--{split}-rows", type=int, metavar="R", help=f"rows of {split} to select at random (default: all)"
-        )
+        rows = f"rows of {split} to select at random (default: all)"
+        parser.add_argument(f"--{split}-rows", type=int, metavar="R", help=rows)
+    parser.set_defaults(run=_prepare)
 
 
-def _task(options: argparse.Namespace) -> str:
+def _prepare(options: argparse.Namespace) -> str:
+    from ..data.prepare_task import prepare_task, summarize_task
+    from ..data.tokenizer import load_tokenizer
+
     _check_out(options.out)
-    task = TASKS[options.data]
-    return _prepare(task, open_source(task, options.source), options)
-
-
-def _own(options: argparse.Namespace) -> str:
-    _check_out(options.out)
-    return _prepare(*open_own(options.train, options.valid, options.text_column, options.label_column), options)
+    if options.data == OWN:
+        task, source = open_own(options.train, options.valid, options.text_column, options.label_column)
+    else:
+        task = TASKS[options.data]
+        source = open_source(task, options.source)
+    num_rows = {split: rows for split in ("train", "valid") if (rows := getattr(options, f"{split}_rows")) is not None}
+    tokenizer = load_tokenizer(open_tokenizer_files(options.tokenizer))
+    limits = (options.max_positions, options.truncation, num_rows)
+    return summarize_task(task, options.out, prepare_task(task, options.out, source, tokenizer, *limits))
 
 
 def _check_out(out: Path) -> None:
     check_new_folder(out)
     check_data_path(out, "OUT")
-
-
-def _prepare(task: Task, source: TaskFiles, options: argparse.Namespace) -> str:
-    from ..data.prepare_task import prepare_task, summarize_task
-    from ..data.tokenizer import load_tokenizer
-
-    num_rows = {split: rows for split in ("train", "valid") if (rows := getattr(options, f"{split}_rows")) is not None}
-    limits = (options.max_positions, options.truncation, num_rows)
-    manifest = prepare_task(task, options.out, source, load_tokenizer(_required_tokenizer(options)), *limits)
-    return summarize_task(task, options.out, manifest)

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import replace
 
 from ..training.arguments import BASE, add_arguments
-from .parsers import add_command
+from .parsers import add_command, positive
 
 
 def add_parser(commands) -> None:
@@ -20,18 +20,13 @@ def add_parser(commands) -> None:
         allow_abbrev=False,
     )
     add_arguments(parser)
-    parser.add_argument("--nodes", type=int, default=8, metavar="N", help="number of nodes")
-    parser.add_argument("--ntasks-per-node", type=int, default=8, metavar="P", help="processes per node, one per GPU")
-    parser.add_argument(
-        "--array",
-        default="",
-        metavar="NAME",
-        help="submit all runs of figure-3a, figure-3b, figure-3c, figure-3d, pretraining or table-2 as an array",
-    )
-    parser.add_argument("--tasks", metavar="FOLDER", help="for table-2: folder of the tasks that `prepare` wrote")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check and print the command, but write and submit nothing"
-    )
+    add = parser.add_argument
+    add("--nodes", type=positive, default=8, metavar="N", help="number of nodes")
+    add("--ntasks-per-node", type=positive, default=8, metavar="P", help="processes per node, one per GPU")
+    array = "submit all runs of figure-3a, figure-3b, figure-3c, figure-3d, pretraining or table-2 as an array"
+    add("--array", default="", metavar="NAME", help=array)
+    add("--tasks", metavar="FOLDER", help="for table-2: folder of the tasks that `prepare` wrote")
+    add("--dry-run", action="store_true", help="check and print the command, but write and submit nothing")
     parser.set_defaults(run=_submit, slurm=True)
 
 
@@ -40,15 +35,9 @@ def _submit(options: argparse.Namespace) -> str:
     from ..training.job import TrainingJob
     from ..training.slurm import layout, submit
 
-    if min(options.nodes, options.ntasks_per_node) < 1:
-        raise ValueError(
-            f"--nodes and --ntasks-per-node must be at least 1, got {options.nodes}, {options.ntasks_per_node}"
-        )
     sbatch_options = [*layout(options.nodes, options.ntasks_per_node, options.device), *options.sbatch_options]
     processes = options.nodes * options.ntasks_per_node
     if not options.array:
-        if options.tasks is not None:
-            raise ValueError("--tasks needs --array table-2")
         words = tuple(options.overrides)
         job = TrainingJob(options.config, words, processes, options.device, options.runs, options.name)
         return submit([job], sbatch_options, dry_run=options.dry_run)

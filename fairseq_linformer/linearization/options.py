@@ -11,8 +11,6 @@ from ..checkpoints.to_linformer import converted_init
 from ..data.tokenizer_files import DICTIONARY
 from ..files import read_json, sha256
 
-TRAINING_OPTIONS = ("batch_size", "lr", "short_seq_prob", "amp")
-"""Options that have no effect without updates."""
 SHORT_SEQ_PROB = 0.5
 """Default probability that a batch is split into shorter blocks."""
 ORIGIN = "origin.json"

@@ -169,11 +169,12 @@ def _keep_layers(args: Namespace) -> None:
     args.encoder_layers = len(parts)
 
 
-_COMPARED = (
+COMPARED = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "sharing"),
     *("projection", "max_positions", "projected_dim", "local_window", "activation_fn", "encoder_normalize_before"),
     *("layer_norm_eps", "untie_weights_roberta"),
 )
+"""Options that a checkpoint and the model that loads it must share."""
 _RESIZABLE = ("max_positions", "projected_dim", "local_window")
 
 
@@ -196,7 +197,7 @@ def resolve_checkpoint_options(options: dict[str, Any], ours: Namespace) -> Name
     if kept and options.get("encoder_layers") == ours.encoder_layers_before:
         options = {**options, "encoder_layers_to_keep": kept}
     theirs = resolve_options(Namespace(**options))
-    for name in _COMPARED:
+    for name in COMPARED:
         found, expected = getattr(theirs, name), getattr(ours, name)
         if found == expected or (name in _RESIZABLE and ours.resize_checkpoint):
             continue

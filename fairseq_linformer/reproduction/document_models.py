@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..benchmark.encoders import build_transformer
 from ..benchmark.models import BIGBIRD_FULL, FEATURES
-from ..benchmark.models import MODELS as PEERS
+from ..benchmark.models import BUILDERS as PEERS
 from ..benchmark.timing import time_interleaved
 from ..config import LinformerConfig
 from ..machine import process_bytes

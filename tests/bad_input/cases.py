@@ -57,7 +57,7 @@ CASES: list[Case] = [
         "tokenizer and output folder",
         "",
         """
-        out --source text.txt -> required: --tokenizer
+        out --source text.txt -> --tokenizer is required
         out --source text.txt --tokenizer bad/noise.model -> noise.model
         out --source text.txt --tokenizer bad/folder -> bad/folder has no tokenizer \\(spm.model
         out --source text.txt --tokenizer text.txt -> text.txt is not a SentencePiece model
@@ -131,7 +131,7 @@ CASES: list[Case] = [
         sst-3 mlm/model.pt -> 'sst-3'.*sst-2
         sst-2 mlm/model.pt --data task --source glue --lr nan -> --lr must .*nan
         sst-2 mlm/model.pt --data task --source glue --dry-run -> task is not prepared, and --dry-run writes nothing
-        sst-2 mlm/model.pt --data task --source glue --batch 3 -> --batch \\(did you mean --batch-size
+        sst-2 mlm/model.pt --data task --source glue --batch 3 -> unrecognized arguments: --batch
         sst-2 mlm/model.pt --data task --source glue common.seed=5 -> common.seed=5 cannot be overridden: TASK
         own mlm/model.pt --data data -> --data must be a folder that .*prepare own.*data
         sst-2 bad/bare/model.pt --data task --source glue -> bare/model.pt.*--tokenizer
@@ -219,7 +219,6 @@ CASES: list[Case] = [
         rob/model.pt text.txt/out -> text.txt is not a folder
         rob/model.pt out --projected-dim 33 -> projected_dim must .*33
         rob/model.pt out --local-window 32 -> local_window .*32
-        rob/model.pt out --seed -1 -> seed .*-1
         rob/model.pt out --arch roberta -> rob/model.pt would stay as it is
         bert out --arch roberta --projected-dim 8 -> --projected-dim has no effect with --arch roberta
         mlm/model.pt out --sharing none -> --sharing has no effect with a Linformer
@@ -258,7 +257,6 @@ CASES: list[Case] = [
         bad/a:b -> --text must be a path without ':'.*bad/a:b
         data -> must be that of the teacher
         data --lr nan -> lr must .*nan
-        data --max-update 0 --lr 1e-4 -> --lr has no effect with --max-update 0
         """,
     ),
     *section(

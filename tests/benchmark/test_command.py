@@ -46,5 +46,5 @@ def test_training(run):
 
 @pytest.mark.slow
 def test_processes(run):
-    printed = run(f"processes --models ours --lengths 32 --batch-size 2 --max-update 2 {SMALL}")
+    printed = run(f"processes --models ours --lengths 32 --max-tokens 64 {SMALL}")
     assert "| tokens per second | MiB |" in printed and "| ours | 32 | 8 |" in printed

@@ -67,7 +67,7 @@ def test_nan_in_one_variant_is_an_error(monkeypatch):
 
     def fail_with_window(sizes, config):
         row = check_variant(sizes, config)
-        return {**row, "bfloat16": float("nan")} if config.local_window else row
+        return {**row, "bf16": float("nan")} if config.local_window else row
 
     monkeypatch.setattr(gpu_check, "check_variant", fail_with_window)
     monkeypatch.setattr(gpu_check, "SHARING", ("headwise",))

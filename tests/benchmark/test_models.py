@@ -7,7 +7,8 @@ import torch
 from fairseq.models import MODEL_REGISTRY
 
 from fairseq_linformer.benchmark.encoders import build_transformer
-from fairseq_linformer.benchmark.models import CLASSIFY, FEATURES, MASKED_LM, MODELS, TRAINABLE
+from fairseq_linformer.benchmark.models import BUILDERS, CLASSIFY, FEATURES, MASKED_LM
+from fairseq_linformer.benchmark.rows import TRAINABLE
 from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.modules import LinformerEncoder
@@ -48,11 +49,11 @@ def test_baseline_equals_a_linformer_with_identity_projections(kind):
 def test_authors_model_does_not_replace_ours_in_the_registry():
     authors_plugin.skip_without_plugin()
     config = LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE)
-    theirs = MODELS["authors"](config, MASKED_LM).model
+    theirs = BUILDERS["authors"](config, MASKED_LM).model
     assert type(theirs).__name__ == "LinformerModel" and MODEL_REGISTRY["linformer_roberta"] is LinformerRobertaModel
     assert theirs.encoder.sentence_encoder.layers[0].self_attn.compress_k.weight.shape == (4, 16)
     with pytest.raises(ValueError, match="projected_dim .* 5"):
-        MODELS["authors"](LinformerConfig(projected_dim=5, sharing="layerwise", **SHAPE), MASKED_LM)
+        BUILDERS["authors"](LinformerConfig(projected_dim=5, sharing="layerwise", **SHAPE), MASKED_LM)
 
 
 @pytest.mark.parametrize("task", [MASKED_LM, CLASSIFY])
@@ -61,7 +62,7 @@ def test_each_model_has_a_loss_and_gradients(name, task):
     """Before training every loss is about the log of the number of choices."""
     skip_without(name)
     torch.manual_seed(0)
-    model = MODELS[name](LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE), task)
+    model = BUILDERS[name](LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE), task)
     tokens = torch.randint(5, 50, (4, 12))
     positions = torch.tensor([[0, 3, 7]]).expand(4, -1)
     targets = [torch.tensor([0, 1, 0, 1])] if task == CLASSIFY else [positions, tokens.gather(1, positions)]
@@ -73,12 +74,12 @@ def test_each_model_has_a_loss_and_gradients(name, task):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_each_model_computes_features(name):
     skip_without(name)
     config = LinformerConfig(100, 1024, 64, "layerwise", layers=2, embed_dim=64, ffn_embed_dim=128, attention_heads=4)
     with torch.inference_mode():
-        features = MODELS[name](config, FEATURES).eval()(torch.randint(5, 100, (2, 1024)))
+        features = BUILDERS[name](config, FEATURES).eval()(torch.randint(5, 100, (2, 1024)))
     assert features.shape == (2, 1024, 128 if name == "reformer" else 64) and features.isfinite().all()
 
 
@@ -94,7 +95,7 @@ def test_models_of_transformers_have_equal_sizes():
     layer = lambda model: sum(
         p.numel() for p in model.parameters() if p.dim() == 2 and 100 not in p.shape and 706 not in p.shape
     )
-    longformer, modern = (MODELS[name](config, FEATURES).model for name in ("longformer", "modernbert"))
+    longformer, modern = (BUILDERS[name](config, FEATURES).model for name in ("longformer", "modernbert"))
     per_layer = 12 * 96 * 96  # four maps of d x d, and two of d x 4 d or three of d x 8/3 d
     assert layer(modern) == 3 * per_layer
     assert layer(longformer) == pytest.approx(
@@ -102,4 +103,4 @@ def test_models_of_transformers_have_equal_sizes():
     )  # it has maps of global attention beside them
     assert modern.config.layer_types == ["full_attention", "sliding_attention", "sliding_attention"]
     with pytest.raises(ValueError, match="n = 704"):
-        MODELS["bigbird"](config, FEATURES)
+        BUILDERS["bigbird"](config, FEATURES)

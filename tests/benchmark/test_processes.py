@@ -47,17 +47,14 @@ def test_options():
 
 
 @pytest.mark.nightly
-def test_processes_of_both_plugins(monkeypatch):
-    """Each model trains in its own process, because two have the same name. The last of two equal options counts."""
-    logs = []
-    monkeypatch.setattr(module, "run_training", lambda *call: logs.append(run_training(*call)) or logs[-1])
+def test_processes_of_both_plugins():
+    """Each model trains in its own process, because two have the same name."""
     cases = make_cases(("ours", "authors"), 32, (8,))
-    rows = Rows(processes(cases, 2, SETUP, updates=2, options=["--optimizer", "fused_adam"]))
+    rows = Rows(processes(cases, 2, SETUP, updates=2))
     for name in ("ours", "authors"):
         assert rows.find("tokens_per_second", model=name, n=32, k=8).value > 0
         assert 100 < rows.find("host_memory", model=name).value < 4000
     assert rows.find("speed_ratio", model="ours", baseline="authors").value > 0 and not rows.select("failed")
-    assert ["'_name': 'fused_adam'" in log for log, _ in logs] == [True, False]
 
 
 @pytest.mark.nightly

@@ -44,7 +44,7 @@ def test_run_that_exceeds_the_memory_is_dropped():
 
 def test_tensor_beyond_the_free_memory_is_an_error(monkeypatch):
     """It could be allocated without the limit, which ends with the block."""
-    monkeypatch.setattr(timing, "free_memory", lambda: 2.0**27)
+    monkeypatch.setattr(timing, "free_memory", lambda: 2**27)
     before = resource.getrlimit(resource.RLIMIT_AS)
     with limit_memory("cpu"):
         torch.empty(2**26, dtype=torch.uint8)

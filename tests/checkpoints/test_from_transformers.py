@@ -144,9 +144,9 @@ def test_output_of_the_command(folders, tmp_path, capsys):
     assert positions == "positions 33 to 48 start as copies of positions 1 to 32; train them"
     assert "new and untrained" in head
     assert options == (
-        "fairseq-train: --arch linformer_roberta --max-positions 48 --projected-dim 12 --sharing headwise "
-        "--projection linear --local-window 16 --encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 "
-        "--encoder-attention-heads 4 --layer-norm-eps 1e-12"
+        "fairseq-train: --arch linformer_roberta --encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 "
+        "--encoder-attention-heads 4 --sharing headwise --max-positions 48 --projected-dim 12 --local-window 16 "
+        "--layer-norm-eps 1e-12"
     )
     imported = read_checkpoint(tmp_path / "a" / "model.pt")["provenance"]["imported"]
     assert imported["lm_head"] == "new, untrained" and imported["model_type"] == "bert"

@@ -27,9 +27,8 @@ def test_output_for_roberta(folder, tmp_path, capsys):
     assert capsys.readouterr().out == (
         f"{tmp_path / 'out' / 'model.pt'}: n = 16, k = 8,4, local window = 3\n"
         "without dict.txt and tokenizer, since INPUT has none; --dictionary adds them\n"
-        "fairseq-train: --arch linformer_roberta --max-positions 16 --projected-dim 8,4 --sharing key-value "
-        "--projection linear --local-window 3 --encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 "
-        "--encoder-attention-heads 2\n"
+        "fairseq-train: --arch linformer_roberta --encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 "
+        "--encoder-attention-heads 2 --sharing key-value --max-positions 16 --projected-dim 8,4 --local-window 3\n"
     )
     assert load(tmp_path / "out", "model.pt")["cfg"]["model"]["projected_dim"] == "8,4"
 
@@ -50,5 +49,5 @@ def test_resize(folder, tmp_path, capsys):
     convert(folder / "linformer" / "checkpoint_last.pt", tmp_path / "long", "--max-positions", "32")
     printed = capsys.readouterr().out
     assert "n = 32, k = 16" in printed and "positions 17 to 32 start as copies of positions 1 to 16" in printed
-    assert "--max-positions 32 --projected-dim 16 --sharing headwise" in printed
+    assert "--sharing headwise --max-positions 32 --projected-dim 16" in printed
     assert read_checkpoint(tmp_path / "long" / "model.pt")["cfg"]["task"]["tokens_per_sample"] == 32

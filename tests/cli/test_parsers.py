@@ -7,7 +7,9 @@ from inspect import signature
 
 import pytest
 
-from fairseq_linformer.benchmark.models import FAIRSEQ_MODELS, MODELS, TRAINABLE
+from fairseq_linformer import __version__
+from fairseq_linformer.benchmark.models import BUILDERS
+from fairseq_linformer.benchmark.rows import MODELS
 from fairseq_linformer.cli import build_parser, main
 from fairseq_linformer.evaluation import predict
 from fairseq_linformer.evaluation.perplexity import compute_perplexity
@@ -103,10 +105,34 @@ def test_help_of_evaluate_has_the_defaults_of_batches():
     assert f"(default: {predict.MAX_TOKENS}, for perplexity {for_perplexity})" in text
 
 
+def test_every_model_of_benchmark_can_be_built():
+    assert set(MODELS) == set(BUILDERS)
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0 and capsys.readouterr().out == f"fairseq-linformer {__version__}\n"
+
+
+def test_help_has_two_groups_of_commands(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    _, first, second = re.split(r"^  to .*:$", capsys.readouterr().out, flags=re.MULTILINE)
+    names = [re.findall(r"^    ([a-z]+)", text, re.MULTILINE) for text in (first, second.partition("options:")[0])]
+    users = ["prepare", "convert", "linearize", "finetune", "evaluate", "export", "plan", "submit"]
+    assert names == [users, ["analyze", "benchmark", "reproduce", "path"]]
+
+
 @pytest.mark.parametrize(
-    "kind, models", [("inference", MODELS), ("training", TRAINABLE), ("processes", FAIRSEQ_MODELS)]
+    "words, meant",
+    [
+        (["finetune", "sst-2", "x.pt", "--max-epochs", "3"], "--max-epoch"),
+        (["prepare", "sst2", "out", "--tokenizer", "x"], "sst-2"),
+        (["exprot", "x.pt", "out"], "export"),
+    ],
 )
-def test_help_of_benchmark_names_every_model(kind, models):
-    parser = next(parser for words, parser in COMMANDS if words == ("benchmark", kind))
-    _, _, listed = parser._option_string_actions["--models"].help.partition(": ")
-    assert listed.partition(" (default")[0].split(", ") == list(models)
+def test_a_misspelled_word_is_answered_with_the_one_meant(words, meant, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2 and f"did you mean {meant}?" in capsys.readouterr().err

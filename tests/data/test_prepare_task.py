@@ -31,7 +31,7 @@ def test_rejected_options(options, message, capsys, gpt2, tmp_path):
 
 def test_existing_output_is_kept(gpt2, tmp_path):
     source = files.write_tsv("qnli", tmp_path / "QNLI")
-    with pytest.raises(SystemExit, match="must be a new or empty folder, but it has files"):
+    with pytest.raises(SystemExit, match="must be a new or empty folder, and neither"):
         main(["prepare", "qnli", str(source), "--source", str(source), "--tokenizer", str(gpt2)])
     assert sorted(os.listdir(source)) == ["dev.tsv", "train.tsv"]
 

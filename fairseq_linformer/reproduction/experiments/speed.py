@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from ...benchmark.measure import inference, make_cases, training
-from ...benchmark.models import FAIRSEQ_MODELS
 from ...benchmark.processes import processes
+from ...benchmark.rows import FAIRSEQ_MODELS
 from ...benchmark.timing import num_threads
 from ...data.tasks import TASKS
 from ...training.data import describe_data
