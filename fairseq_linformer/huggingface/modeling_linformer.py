@@ -151,12 +151,13 @@ class LinformerPreTrainedModel(PreTrainedModel):
         """The matrix and the bias of the language model head, which has more than these; None without the head."""
         if not hasattr(self, "lm_head"):
             return None
-        output = nn.Linear(*reversed(self.lm_head.weight.shape), device="meta")
+        vocab_size, width = self.lm_head.weight.shape
+        output = nn.Linear(width, vocab_size, device="meta")
         output.weight, output.bias = self.lm_head.weight, self.lm_head.bias
         return output
 
     def set_output_embeddings(self, value: nn.Linear) -> None:
-        value.bias.requires_grad_(self.lm_head.bias.requires_grad)
+        value.bias.requires_grad_("lm_head.bias" not in self._frozen)  # it is that of a tied matrix otherwise
         self.lm_head.weight, self.lm_head.bias = value.weight, value.bias
 
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs=None, every_n_layers=1, offload=False):
@@ -219,7 +220,7 @@ class LinformerModel(LinformerPreTrainedModel):
         wants_hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         padding = find_padding(self.config, input_ids, attention_mask, inputs_embeds)
         _check_ids(token_type_ids, position_ids, padding, self.config.padding_idx)
-        tokens = inputs_embeds[..., 0] if input_ids is None else input_ids
+        tokens = padding if input_ids is None else input_ids  # read only for their shape with inputs_embeds
         back = None
         if torch.compiler.is_exporting() or padding[:, 0].any():  # an exported graph has no branches
             # E and F depend on the position, so each sentence is moved to the start of its row, and its features back.
@@ -229,7 +230,7 @@ class LinformerModel(LinformerPreTrainedModel):
             tokens, padding = tokens.gather(1, order), padding.gather(1, order)
             inputs_embeds = None if inputs_embeds is None else gather_positions(inputs_embeds, order)
         needs_hiddens = wants_hiddens or wants_weights
-        read = tokens.new_zeros(tokens.size(0), 1, dtype=torch.long) if first_only and not needs_hiddens else None
+        read = padding.new_zeros(padding.size(0), 1, dtype=torch.long) if first_only and not needs_hiddens else None
         is_padded = True if torch.compiler.is_exporting() else None
         features, states = self.encoder(tokens, read, needs_hiddens, inputs_embeds, padding, is_padded)
         weights = self._attention_weights(states, padding) if wants_weights else []
@@ -248,9 +249,9 @@ class LinformerModel(LinformerPreTrainedModel):
 
     def _attention_weights(self, states: list[Tensor], padding: Tensor) -> list[Tensor]:
         """The weights of each layer (B, H, n, k') from the hidden states; fused kernels do not return them."""
-        encoder, weights = self.encoder, []
-        projection = None if encoder.E is None else encoder.E()
-        for layer, x in zip(encoder.layers, states):
+        layers: Any = self.encoder.layers
+        projection, weights = None if self.encoder.E is None else self.encoder.E(), []
+        for layer, x in zip(layers, states):
             x = layer.self_attn_layer_norm(x) if layer.normalize_before else x
             weights.append(layer.self_attn(x, padding, projection, need_weights=True)[1])
         return weights
@@ -263,12 +264,12 @@ def find_padding(
     inputs_embeds: Tensor | None,
 ) -> Tensor:
     """Where an input is padding: (B, n), True at padding. The arguments are those of ``LinformerModel.forward``."""
-    if (input_ids is None) == (inputs_embeds is None):
-        raise ValueError("exactly one of input_ids and inputs_embeds must be set")
-    if input_ids is not None:
+    if input_ids is not None and inputs_embeds is None:
         padding = input_ids.eq(config.padding_idx)
-    else:
+    elif inputs_embeds is not None and input_ids is None:
         padding = torch.zeros_like(inputs_embeds[..., 0], dtype=torch.bool)
+    else:
+        raise ValueError("exactly one of input_ids and inputs_embeds must be set")
     if attention_mask is None:
         return padding
     if attention_mask.shape != padding.shape:
@@ -279,9 +280,7 @@ def find_padding(
     return padding | attention_mask.eq(0)
 
 
-def _check_ids(
-    token_type_ids: Tensor | None, position_ids: Tensor | None, padding: Tensor, padding_idx: int
-) -> None:
+def _check_ids(token_type_ids: Tensor | None, position_ids: Tensor | None, padding: Tensor, padding_idx: int) -> None:
     """Raise ValueError for segments and positions that the model does not have. A graph cannot: it reads no data."""
     if torch.compiler.is_compiling():
         return
