@@ -157,7 +157,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
         return output
 
     def set_output_embeddings(self, value: nn.Linear) -> None:
-        value.bias.requires_grad_("lm_head.bias" not in self._frozen)  # it is that of a tied matrix otherwise
+        value.bias.requires_grad_("lm_head.bias" not in self._frozen)  # it gets that of the matrix
         self.lm_head.weight, self.lm_head.bias = value.weight, value.bias
 
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs=None, every_n_layers=1, offload=False):
