@@ -115,6 +115,7 @@ def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: d
         (split, name, score, result["rows"])
         for split, result in finetuned.get("splits", {}).items()
         for name, score in result["scores"].items()
+        if has_head
     ]
     variance = distilled.get("variance_after")
     rows = [

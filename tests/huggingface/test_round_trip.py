@@ -260,6 +260,11 @@ def test_card_of_a_distilled_and_finetuned_model():
     (result,) = data.eval_results
     assert (result.dataset_name, result.dataset_split, result.metric_type) == ("sst-2", "valid", "accuracy")
     assert result.metric_value == 0.892
+    # Features are not what was scored.
+    config.architectures = ["LinformerModel"]
+    card = build_card(config, None, {"max_positions": 8, "int8": False, "pool": "mean"})
+    assert "(sentences, width)" in card and "accuracy" not in card
+    assert ModelCard(card).data.pipeline_tag == "feature-extraction"
 
 
 @pytest.mark.parametrize("save", [True, False], ids=["save_pretrained", "push_to_hub"])
