@@ -11,12 +11,12 @@ from .. import __version__
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..data.tokenizer_json import FIRST_ID, SYMBOLS, order_tokens, read_settings, rewrite
 from ..models.roberta_eps import EPS_ARCHITECTURE, FAIRSEQ_EPSILON
-from ..models.shapes import EMBEDDINGS, OUTPUT_EMBEDDINGS
+from ..models.shapes import EMBEDDINGS, OUTPUT_BIAS, OUTPUT_EMBEDDINGS
 from .files import Files, build_checkpoint
 from .transformers_encoder import read_encoder
 from .transformers_loading import load_from_transformers
 
-_VOCABULARY_ENTRIES = (EMBEDDINGS, OUTPUT_EMBEDDINGS, "encoder.lm_head.bias")
+_VOCABULARY_ENTRIES = (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS)
 
 
 def read_transformers(name: str) -> tuple[dict[str, Any], Files]:

@@ -1,7 +1,8 @@
 """Export of fairseq checkpoints to folders for ``transformers``, and back.
 
 An exported folder has weights in safetensors, ``config.json`` with all that fairseq needs under ``fairseq``, the
-model's code, tokenizer and model card. Weights survive a round trip bit for bit.
+model's code, tokenizer and model card. Weights survive a round trip bit for bit. An encoder whose masked LM head is
+untrained is exported without it.
 """
 
 import shutil
@@ -17,12 +18,15 @@ from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
+    LinformerModel,
     LinformerPreTrainedConfig,
+    LinformerPreTrainedModel,
     write_code,
 )
 from ..models.dictionaries import check_dictionary, read_labels
+from ..models.distillation import NEW_LM_HEAD
 from ..models.options import from_linformer_config
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, choose_head, max_positions
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, OUTPUT_BIAS, PADDING_IDX, choose_head, max_positions
 from .files import (
     Files,
     build_checkpoint,
@@ -33,10 +37,11 @@ from .files import (
     read_companions,
     resolve_model,
 )
-from .huggingface_state import CLASSIFIER, ENCODER_PREFIX, to_fairseq, to_transformers, upgrade_projections
+from .huggingface_state import CLASSIFIER, ENCODER_PREFIX, LM_HEAD, to_fairseq, to_transformers, upgrade_projections
 from .model_card import write_card
-from .provenance import ORIGINS, collect_provenance
+from .provenance import ORIGINS, collect_provenance, read_origins
 from .to_linformer import from_authors, is_linformer
+from .transformers_encoder import add_lm_head
 from .transformers_loading import WEIGHTS, find_weights
 from .transformers_tokenizer import find_tokenizer
 
@@ -80,6 +85,8 @@ def to_huggingface(
     weights = to_transformers(
         upgrade_projections(data["model"], config.to_linformer_config()), name, config.tie_word_embeddings
     )
+    if config.architectures == ["LinformerModel"]:
+        weights = {key: value for key, value in weights.items() if not key.startswith(LM_HEAD)}
     if mismatch := _compare_with_model(weights, config):
         raise ValueError(f"weights and cfg of {checkpoint} do not match: {mismatch}")
     if tokenizer:
@@ -116,9 +123,8 @@ def read_exported_checkpoint(folder: Path, dictionary=None) -> tuple[dict[str, A
             f"'fairseq' in {folder / 'config.json'} has no configuration; only models exported from fairseq can be "
             "converted back"
         )
-    state = to_fairseq(
-        weights, config.classification_head_name, config.tie_word_embeddings, config.to_linformer_config()
-    )
+    state = to_fairseq(weights, config.classification_head_name, config.tie_word_embeddings)
+    _update_lm_head(config, state)
     if dictionary or (folder / DICTIONARY).is_file():
         check_dictionary(Path(dictionary or folder / DICTIONARY), config.vocab_size, folder)
     checkpoint, files = _restore_checkpoint(config, state, cfg), read_companions(folder, dictionary)
@@ -144,11 +150,10 @@ def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, to
     if config.padding_idx != PADDING_IDX:
         raise ValueError(f"padding_idx of {folder} must be {PADDING_IDX}, as in fairseq, got {config.padding_idx}")
     weights = _read_weights(folder)
-    if any(key.startswith("encoder.") for key in weights):
-        raise ValueError(
-            f"{folder} has an encoder without a head (LinformerModel); save it as LinformerForMaskedLM or "
-            "LinformerForSequenceClassification"
-        )
+    if any(key.startswith(("score.", "qa_outputs.")) for key in weights):
+        raise ValueError(f"{folder} has a head that fairseq lacks; save its encoder, model.base_model, instead")
+    if any(key.startswith("encoder.") for key in weights):  # saved by LinformerModel
+        weights = {f"linformer.{key}": value for key, value in weights.items()}
     weights = upgrade_projections(weights, config.to_linformer_config(), ENCODER_PREFIX)
     if mismatch := _compare_with_model(weights, config):
         raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
@@ -173,6 +178,8 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
         architectures=["LinformerForMaskedLM"],
     )
     if head is None:
+        if read_origins(data).get("imported", {}).get("lm_head") == NEW_LM_HEAD:
+            config.architectures = ["LinformerModel"]
         return config
     prefix = f"{CLASSIFICATION_HEADS}{head}."
     if f"{prefix}out_proj.weight_orig" in state:
@@ -191,14 +198,34 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
     return config
 
 
+def choose_class(weights: dict[str, torch.Tensor]) -> type[LinformerPreTrainedModel]:
+    """The class of the model with these weights of an exported folder."""
+    if any(key.startswith(CLASSIFIER) for key in weights):
+        return LinformerForSequenceClassification
+    return LinformerForMaskedLM if any(key.startswith(LM_HEAD) for key in weights) else LinformerModel
+
+
+def _update_lm_head(config: LinformerPreTrainedConfig, state: dict[str, torch.Tensor]) -> None:
+    """Give a checkpoint without a masked LM head a new one, and record it, or that ``Trainer`` has trained one."""
+    details = config.fairseq or {}
+    imported = details.get("imported") or {}
+    is_new = OUTPUT_BIAS not in state
+    if is_new:
+        add_lm_head(state)
+    has_head = any(key.startswith(CLASSIFICATION_HEADS) for key in state)
+    if is_new or (not has_head and imported.get("lm_head") == NEW_LM_HEAD):
+        imported = {**imported, "lm_head": NEW_LM_HEAD if is_new else "trained in transformers"}
+        config.fairseq = {**details, "imported": imported}
+
+
 def _compare_with_model(weights: dict[str, torch.Tensor], config: LinformerPreTrainedConfig) -> str | None:
     """The first shape that differs from that of a model with this configuration; None if the weights match."""
-    has_head = any(key.startswith(CLASSIFIER) for key in weights)
-    model_class = LinformerForSequenceClassification if has_head else LinformerForMaskedLM
+    model_class = choose_class(weights)
     with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
-        expected = model_class(config).state_dict()
+        model = model_class(config)
+    expected = model.state_dict(prefix="linformer." if model_class is LinformerModel else "")
     if config.tie_word_embeddings:
-        del expected["lm_head.weight"]
+        expected.pop("lm_head.weight", None)
     actual = {key: value for key, value in weights.items() if not key.startswith(CLASSIFICATION_HEADS)}
     for key in sorted({*expected, *actual}):
         wanted, found = (tuple(state[key].shape) if key in state else "none" for state in (expected, actual))

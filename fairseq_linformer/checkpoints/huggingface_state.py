@@ -14,6 +14,8 @@ from ..modules.encoder_layer import build_projection
 
 CLASSIFIER = "classifier."
 """Prefix of the classification head in ``transformers``."""
+LM_HEAD = "lm_head."
+"""Prefix of the masked LM head in ``transformers``."""
 
 State = dict[str, Tensor]
 
@@ -23,7 +25,7 @@ ENCODER_PREFIX = "linformer.encoder."
 
 def _prefixes(head: str | None) -> list[tuple[str, str]]:
     """Pairs of prefixes, fairseq's first. Heads other than ``head`` have the same names in both."""
-    pairs = [(ENCODER, ENCODER_PREFIX), ("encoder.lm_head.", "lm_head.")]
+    pairs = [(ENCODER, ENCODER_PREFIX), (f"encoder.{LM_HEAD}", LM_HEAD)]
     if head is not None:
         pairs.append((f"{CLASSIFICATION_HEADS}{head}.", CLASSIFIER))
     return [*pairs, (CLASSIFICATION_HEADS, CLASSIFICATION_HEADS)]
@@ -71,12 +73,11 @@ def to_transformers(state: State, head: str | None, tied: bool) -> State:
     return new
 
 
-def to_fairseq(state: State, head: str, tied: bool, config: LinformerConfig) -> State:
+def to_fairseq(state: State, head: str, tied: bool) -> State:
     """Convert a state dict back to fairseq: the inverse of ``to_transformers``.
 
     Args:
         head: fairseq's name of the classifier.
-        config: shape of the encoder.
     """
     new = {}
     for key, value in state.items():

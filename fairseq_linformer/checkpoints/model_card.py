@@ -1,5 +1,6 @@
 """The model card, README.md of an exported folder: how to run the model, what it is, its scores, and its license."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,14 @@ _TEMPLATE = """\
 A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), exported by fairseq-linformer.
 {%- if onnx %}
 `model.onnx` reads any number of sentences of up to {{ onnx.max_positions }} tokens, padded on the right, and returns
-logits {{ "(sentences, classes)" if head else "(sentences, tokens, entries of the dictionary)" }}. It needs neither
-PyTorch nor fairseq:
+{{ output }} {{ shape }}. It needs neither PyTorch nor fairseq:
 
 ```python
 import numpy as np
 import onnxruntime
 {{ tokenize }}
 session = onnxruntime.InferenceSession("FOLDER/model.onnx")
-(logits,) = session.run(["logits"], {"input_ids": input_ids, "attention_mask": attention_mask})
+({{ output }},) = session.run(None, {"input_ids": input_ids, "attention_mask": attention_mask})
 print({{ result }})
 ```
 {%- else %}
@@ -61,6 +61,16 @@ attention is that of the Linformer:
     }
 {%- endif %}
 """
+_KINDS = {
+    "LinformerForSequenceClassification": (
+        "AutoModelForSequenceClassification",
+        "text-classification",
+        "(sentences, classes)",
+    ),
+    "LinformerForMaskedLM": ("AutoModelForMaskedLM", "fill-mask", "(sentences, tokens, entries of the dictionary)"),
+    "LinformerModel": ("AutoModel", "feature-extraction", "(sentences, tokens, width)"),
+}
+"""Class of a model -> auto class, task, and shape of the output."""
 _TOKENIZE = {
     "fast": """\
 from tokenizers import Tokenizer
@@ -80,7 +90,7 @@ def write_card(folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, 
 
     Args:
         config: that of the model; ``fairseq`` has its provenance.
-        onnx: ``max_positions`` and ``int8`` of the graph; None if the folder is for ``transformers``.
+        onnx: ``max_positions``, ``int8`` and ``pool`` of the graph; None if the folder is for ``transformers``.
     """
     files = {"fast": TOKENIZER_JSON, "slow": "tokenizer_config.json"}
     tokenizer = next((kind for kind, name in files.items() if (folder / name).is_file()), None)
@@ -96,12 +106,16 @@ def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: d
     """
     details = config.fairseq or {}
     imported, distilled, finetuned = (details.get(name) or {} for name in ("imported", "distilled", "finetuned"))
-    has_head = config.architectures == ["LinformerForSequenceClassification"]
+    auto_class, task, shape = _KINDS[config.architectures[0]]
+    if onnx and onnx["pool"] in ("first", "mean"):
+        shape = "(sentences, width)"
+    has_head = task == "text-classification"
     labels = [config.id2label[i] for i in range(config.num_labels)] if has_head else []
     scores = [
         (split, name, score, result["rows"])
         for split, result in finetuned.get("splits", {}).items()
         for name, score in result["scores"].items()
+        if has_head
     ]
     variance = distilled.get("variance_after")
     rows = [
@@ -114,7 +128,8 @@ def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: d
         ("tokenizer", tokenizer),
         ("weights of the graph", onnx and ("int8, fp32 in norms and classification head" if onnx["int8"] else "fp32")),
         ("classification head", has_head and f"{config.classification_head_name}: {', '.join(labels)}"),
-        ("masked LM head", not has_head and imported.get("lm_head")),
+        ("masked LM head", task == "fill-mask" and imported.get("lm_head")),
+        ("pooling", onnx and onnx["pool"]),
         ("explained variance of the Transformer's last layer", variance and f"{variance[-1]:.3f}"),
         *(
             (f"{finetuned['task']} {split}, {name}", _format_score(score, num_rows))
@@ -124,7 +139,6 @@ def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: d
         ("commit of the code", finetuned.get("commit")),
         ("fairseq-linformer", details.get("versions", {}).get("fairseq_linformer")),
     ]
-    task = "text-classification" if has_head else "fill-mask"
     card_data = ModelCardData(
         library_name="onnx" if onnx else "transformers",
         pipeline_tag=task,
@@ -138,17 +152,18 @@ def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: d
         ]
         or None,
     )
-    texts = '["First sentence.", "Another sentence, which is longer."]' if has_head else '["A <mask> sentence."]'
+    texts = ["A <mask> sentence."] if task == "fill-mask" else ["First sentence.", "Another sentence, which is longer."]
     return str(
         ModelCard.from_template(
             card_data,
             template_str=_TEMPLATE,
             onnx=onnx,
-            head=has_head,
+            output="features" if onnx and onnx["pool"] else "logits",
+            shape=shape,
             tokenizer=tokenizer,
-            tokenize=_TOKENIZE[tokenizer].replace("TEXTS", texts),
-            result=_format_result(config, labels),
-            auto_class="AutoModelForSequenceClassification" if has_head else "AutoModelForMaskedLM",
+            tokenize=_TOKENIZE[tokenizer].replace("TEXTS", json.dumps(texts)),
+            result=_format_result(config, labels) if onnx and onnx["pool"] is None else "features.shape",
+            auto_class=auto_class,
             task=task,
             rows=[(_escape(name), _escape(value)) for name, value in rows if value not in (None, "", False)],
             origin=_link(imported["hub"]) if imported.get("hub") else _escape(imported.get("name", "")),

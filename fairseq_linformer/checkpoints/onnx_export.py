@@ -12,13 +12,13 @@ from typing import Any
 
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..files import check_new_folder, new_folder
-from ..huggingface import LinformerForMaskedLM, LinformerForSequenceClassification
+from ..huggingface import LinformerModel, LinformerPreTrainedModel
 from ..models.shapes import PADDING_IDX
 from .files import ONNX_GRAPH, is_fairseq_checkpoint
-from .huggingface import read_exported, to_huggingface
+from .huggingface import choose_class, read_exported, to_huggingface
 from .huggingface_state import CLASSIFIER
 from .model_card import write_card
-from .onnx_graph import EXTERNAL_BYTES, Model, write_graph
+from .onnx_graph import EXTERNAL_BYTES, write_graph
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MIN_GRAPH_POSITIONS = 2
@@ -26,7 +26,14 @@ MIN_GRAPH_POSITIONS = 2
 
 
 def to_onnx(
-    source, out, *, int8: bool = False, head: str | None = None, max_positions: int | None = None, **options: Any
+    source,
+    out,
+    *,
+    int8: bool = False,
+    head: str | None = None,
+    max_positions: int | None = None,
+    pool: str | None = None,
+    **options: Any,
 ) -> None:
     """Export a model to a folder for ``onnxruntime``.
 
@@ -36,6 +43,7 @@ def to_onnx(
         int8: quantize weights, see ``onnx_int8.py``.
         head: classification head of a checkpoint, as in ``to_huggingface``; that of a folder must have this name.
         max_positions: longest input of the graph; None for the model's n.
+        pool: as for ``onnx_graph.output_of``; without a trained head None is ``none``.
         options: those of ``to_huggingface``; of a folder only ``tokenizer``.
     """
     check_new_folder(out)
@@ -58,9 +66,15 @@ def to_onnx(
                 f"--max-positions must be between {MIN_GRAPH_POSITIONS} and the model's n ({config.max_positions}), "
                 f"got {n}"
             )
-        model = (LinformerForSequenceClassification if has_head else LinformerForMaskedLM)(config)
+        model_class = choose_class(weights)
+        if model_class is LinformerModel:
+            weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
+            pool = pool or "none"
+        model = model_class(config)
         model.load_state_dict(weights, strict=False)  # checked when they were read; a tied weight is stored once
-        target, settings = stack.enter_context(new_folder(out)), {"max_positions": n, "int8": int8}
+        config.architectures = [model_class.__name__ if pool is None else "LinformerModel"]
+        settings = {"max_positions": n, "int8": int8, "pool": pool}
+        target = stack.enter_context(new_folder(out))
         _write_model(model.float(), target, settings)
         if options.get("tokenizer", True):
             _write_tokenizer(folder, target, n)
@@ -83,9 +97,9 @@ def check_packages(needed_by: str) -> None:
             raise ImportError(f"{needed_by} needs {name}; install fairseq-linformer[onnx]", name=name)
 
 
-def _write_model(model: Model, folder: Path, settings: dict[str, Any]) -> None:
+def _write_model(model: LinformerPreTrainedModel, folder: Path, settings: dict[str, Any]) -> None:
     graph = folder / ("float.onnx" if settings["int8"] else ONNX_GRAPH)
-    num_bytes = write_graph(model, graph, settings["max_positions"])
+    num_bytes = write_graph(model, graph, settings["max_positions"], settings["pool"])
     if settings["int8"]:
         from .onnx_int8 import quantize
 

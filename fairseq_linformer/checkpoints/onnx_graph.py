@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.fx.experimental import _config
 
 from ..errors import only_errors
-from ..huggingface import LinformerForMaskedLM, LinformerForSequenceClassification
+from ..huggingface import LinformerPreTrainedModel
 from ..modules.linear import LinearProjection
 from ..modules.projection import LearnedProjection
 
@@ -29,7 +29,20 @@ EXTERNAL_BYTES = 1_800_000_000
 
 _export_settings: Any = _config
 
-Model = LinformerForMaskedLM | LinformerForSequenceClassification
+
+def output_of(is_classifier: bool, pool: str | None) -> tuple[str, tuple[str, ...]]:
+    """Name of a graph's output, and names of its dimensions.
+
+    Args:
+        is_classifier: whether the head is a classifier, not a masked language model.
+        pool: ``none``, ``first`` or ``mean``: the features of each token, of the first, or their mean over all tokens;
+            None for the logits of the head.
+    """
+    if pool is None:
+        return OUTPUT, ("batch", "classes") if is_classifier else ("batch", "length", "vocabulary")
+    if pool == "none":
+        return "last_hidden_state", ("batch", "length", "width")
+    return "sentence_embedding", ("batch", "width")
 
 
 class OnnxModel(nn.Module):
@@ -38,13 +51,15 @@ class OnnxModel(nn.Module):
     Args:
         model: modified in place: E and F become plain matrices with N columns.
         max_positions: N.
+        pool: as for ``output_of``.
     """
 
-    def __init__(self, model: Model, max_positions: int):
+    def __init__(self, model: LinformerPreTrainedModel, max_positions: int, pool: str | None):
         super().__init__()
-        self.encoder = model.linformer.encoder
-        self.head: nn.Module = model.classifier if hasattr(model, "classifier") else model.lm_head
+        self.encoder, self.pool = model.base_model.encoder, pool
         self.is_classifier = hasattr(model, "classifier")
+        if pool is None:
+            self.head: nn.Module = model.classifier if self.is_classifier else model.lm_head
         embeddings = self.encoder.embed_positions
         rows = max_positions + self.encoder.config.padding_idx + 1
         embeddings.weight = nn.Parameter(embeddings.weight[:rows].detach().clone())
@@ -63,28 +78,36 @@ class OnnxModel(nn.Module):
             attention_mask: (B, n), zero at padding, which must follow the sentence.
 
         Returns:
-            Logits: (B, C) of a classifier, (B, n, V) of a masked language model.
+            Logits, (B, C) of a classifier or (B, n, V) of a masked language model; or with ``pool`` features, (B, n, d)
+            or (B, d).
         """
         padding = attention_mask.eq(0) | input_ids.eq(self.encoder.config.padding_idx)
-        positions = input_ids.new_zeros(input_ids.size(0), 1) if self.is_classifier else None
-        features, _ = self.encoder(input_ids, positions, padding_mask=padding, padded=True)
-        logits: Tensor = self.head(features)
-        return logits
+        reads_first = self.pool == "first" or (self.pool is None and self.is_classifier)
+        positions = input_ids.new_zeros(input_ids.size(0), 1) if reads_first else None
+        features: Tensor = self.encoder(input_ids, positions, padding_mask=padding, padded=True)[0]
+        if self.pool == "first":
+            return features[:, 0]
+        if self.pool == "mean":
+            num_tokens = (~padding).sum(1, keepdim=True).clamp(min=1)
+            return features.masked_fill(padding.unsqueeze(-1), 0.0).sum(1) / num_tokens
+        return features if self.pool else self.head(features)
 
 
-def write_graph(model: Model, path: Path, max_positions: int) -> int:
+def write_graph(model: LinformerPreTrainedModel, path: Path, max_positions: int, pool: str | None = None) -> int:
     """Write a model as ``path``, with weights of more than ``EXTERNAL_BYTES`` in ``path`` + ``.data``.
 
     Args:
         model: modified, see ``OnnxModel``.
         max_positions: N.
+        pool: as for ``output_of``.
 
     Returns:
         Bytes of the weights.
     """
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass, DeduplicateInitializersPass
 
-    wrapped = OnnxModel(model.eval(), max_positions)
+    wrapped = OnnxModel(model.eval(), max_positions, pool)
+    output, output_sizes = output_of(wrapped.is_classifier, pool)
     # Two different sizes that are not special, so that no size is taken for another, or for 1.
     batch, length = 3, max(2, min(max_positions, 37))
     example = torch.full((batch, length), wrapped.encoder.config.padding_idx + 1)
@@ -98,14 +121,13 @@ def write_graph(model: Model, path: Path, max_positions: int) -> int:
             prefer_deferred_runtime_asserts_over_guards=True,
         )
         program = torch.onnx.export(
-            exported, dynamo=True, opset_version=OPSET, input_names=INPUTS, output_names=[OUTPUT], verbose=False
+            exported, dynamo=True, opset_version=OPSET, input_names=INPUTS, output_names=[output], verbose=False
         )
         assert program is not None
         ClearMetadataAndDocStringPass()(program.model)  # stack traces, with paths of this machine
         DeduplicateInitializersPass(size_limit=2**31)(program.model)  # shapes of windows, which layers have in common
     graph = program.model.graph
-    sizes_of_logits = ("batch", "classes") if wrapped.is_classifier else ("batch", "length", "vocabulary")
-    for value, names in (*((each, ("batch", "length")) for each in graph.inputs), (graph.outputs[0], sizes_of_logits)):
+    for value, names in (*((each, ("batch", "length")) for each in graph.inputs), (graph.outputs[0], output_sizes)):
         known = [size if isinstance(size, int) else name for size, name in zip(value.shape, names, strict=True)]
         value.shape = type(value.shape)(known)
     num_bytes: int = sum(each.const_value.nbytes for each in graph.initializers.values())

@@ -16,7 +16,7 @@ from ..errors import silence_transformers
 from ..files import fingerprint, sha256
 from ..models.distillation import NEW_LM_HEAD
 from ..models.roberta_eps import BERT_EPSILON
-from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
+from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_BIAS, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
 from .transformers_loading import (
     WEIGHTS,
@@ -148,7 +148,7 @@ def read_encoder(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str
     check_loaded_weights(name, info, lambda key: key.startswith((*head, "cls.predictions.", "lm_head.")))
     state = _to_fairseq(model.state_dict(), family, config)
     if info["missing_keys"]:
-        _add_lm_head(state)
+        add_lm_head(state)
     tied = torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS])
     if tied:
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
@@ -239,11 +239,12 @@ def _to_fairseq(weights: dict[str, Tensor], family: _Family, config: Any) -> dic
     return state
 
 
-def _add_lm_head(state: dict[str, Tensor]) -> None:
+def add_lm_head(state: dict[str, Tensor]) -> None:
     """Add a new masked LM head, tied to the embeddings, to a state dict."""
     vocab_size, width = state[EMBEDDINGS].shape
-    dense, norm = nn.Linear(width, width), nn.LayerNorm(width)
+    dtype = state[EMBEDDINGS].dtype
+    dense, norm = nn.Linear(width, width, dtype=dtype), nn.LayerNorm(width, dtype=dtype)
     init_bert_weights(dense)
     for name, module in (("dense", dense), ("layer_norm", norm)):
         state.update({f"{_LM_HEAD}{name}.{key}": value for key, value in module.state_dict().items()})
-    state[OUTPUT_EMBEDDINGS], state[_LM_HEAD + "bias"] = state[EMBEDDINGS], torch.zeros(vocab_size)
+    state[OUTPUT_EMBEDDINGS], state[OUTPUT_BIAS] = state[EMBEDDINGS], torch.zeros(vocab_size, dtype=dtype)

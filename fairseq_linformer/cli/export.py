@@ -14,7 +14,8 @@ def add_parser(commands: Any) -> None:
         "export",
         "export a checkpoint to transformers, or to ONNX for onnxruntime without PyTorch",
         """export checkpoint_best.pt hf-base --dictionary dict.txt --tokenizer spm.model
-        export checkpoint_best.pt onnx-base --onnx --int8 --max-positions 256""",
+        export checkpoint_best.pt onnx-base --onnx --int8 --max-positions 256
+        export minilm/model.pt embeddings --onnx --pool mean""",
         description="`convert` reads the folder for transformers back.",
     )
     add = parser.add_argument
@@ -32,6 +33,9 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument_group("graph", "With --onnx.").add_argument
     add("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")
     add("--max-positions", type=int, metavar="N", help="longest input in tokens (default: the model's n)")
+    pool = "return features instead of logits: of each token, of the first one, or their mean over all tokens (default: "
+    pool += "logits; none if the model has no trained head)"
+    add("--pool", choices=("none", "first", "mean"), help=pool)
     parser.set_defaults(run=_export)
 
 
@@ -44,10 +48,11 @@ def _export(options: argparse.Namespace) -> str:
     if options.onnx:
         from ..checkpoints.onnx_export import to_onnx
 
-        to_onnx(checkpoint, options.out, int8=options.int8, max_positions=options.max_positions, **values)
+        graph = {name: getattr(options, name) for name in ("int8", "max_positions", "pool")}
+        to_onnx(checkpoint, options.out, **graph, **values)
         return f"{options.out} is written; {options.out / 'README.md'} shows how to run it"
-    if options.int8 or options.max_positions is not None:
-        options.parser.error("--int8 and --max-positions need --onnx")
+    if options.int8 or options.max_positions is not None or options.pool:
+        options.parser.error("--int8, --max-positions and --pool need --onnx")
     from ..checkpoints.huggingface import to_huggingface
 
     to_huggingface(checkpoint, options.out, **values)

@@ -3,13 +3,17 @@
 Importing it registers the Linformer with ``AutoModel`` and the other auto classes, without ``trust_remote_code``.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
+import transformers
+from transformers import AutoConfig, AutoTokenizer
 
-from .configuration_linformer import LinformerPreTrainedConfig
+from . import modeling_linformer
+from .configuration_linformer import AUTO_MAP, LinformerPreTrainedConfig
 from .exported_code import write_code
 from .modeling_linformer import (
     LinformerForMaskedLM,
+    LinformerForQuestionAnswering,
     LinformerForSequenceClassification,
+    LinformerForTokenClassification,
     LinformerModel,
     LinformerPreTrainedModel,
 )
@@ -19,17 +23,17 @@ from .tokenization_linformer import LinformerTokenizer
 LinformerPreTrainedModel.write_code = staticmethod(write_code)
 
 AutoConfig.register(LinformerPreTrainedConfig.model_type, LinformerPreTrainedConfig, exist_ok=True)
-for _auto, _class in (
-    (AutoTokenizer, LinformerTokenizer),
-    (AutoModel, LinformerModel),
-    (AutoModelForMaskedLM, LinformerForMaskedLM),
-    (AutoModelForSequenceClassification, LinformerForSequenceClassification),
-):
-    _auto.register(LinformerPreTrainedConfig, _class, exist_ok=True)
+AutoTokenizer.register(LinformerPreTrainedConfig, LinformerTokenizer, exist_ok=True)
+for _auto, _path in AUTO_MAP.items():
+    if _auto != "AutoConfig":
+        _class = getattr(modeling_linformer, _path.rpartition(".")[2])
+        getattr(transformers, _auto).register(LinformerPreTrainedConfig, _class, exist_ok=True)
 
 __all__ = [
     "LinformerForMaskedLM",
+    "LinformerForQuestionAnswering",
     "LinformerForSequenceClassification",
+    "LinformerForTokenClassification",
     "LinformerModel",
     "LinformerPreTrainedConfig",
     "LinformerPreTrainedModel",

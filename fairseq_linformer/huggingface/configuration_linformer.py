@@ -15,6 +15,8 @@ AUTO_MAP = {
     "AutoModel": "modeling_linformer.LinformerModel",
     "AutoModelForMaskedLM": "modeling_linformer.LinformerForMaskedLM",
     "AutoModelForSequenceClassification": "modeling_linformer.LinformerForSequenceClassification",
+    "AutoModelForTokenClassification": "modeling_linformer.LinformerForTokenClassification",
+    "AutoModelForQuestionAnswering": "modeling_linformer.LinformerForQuestionAnswering",
 }
 """Auto class of ``transformers`` -> file and class in an exported folder."""
 

@@ -1,4 +1,4 @@
-"""Models for ``transformers``: encoder, masked language model, classification.
+"""Models for ``transformers``: encoder, masked language model, classification of texts and of tokens, answers.
 
 This file is copied into exported folders: it imports only ``transformers`` and the files next to it. Parameters are
 those of fairseq's ``linformer_roberta`` with other prefixes:
@@ -6,8 +6,10 @@ those of fairseq's ``linformer_roberta`` with other prefixes:
     linformer.encoder.*   encoder.sentence_encoder.*
     lm_head.*             encoder.lm_head.*
     classifier.*          classification_heads.NAME.*
+    score.*, qa_outputs.* (fairseq has no such heads)
 
-    B sentences, n positions, d width, V size of the dictionary, C classes
+    B sentences, n positions, k' projected positions, w the local window, H heads, d width, V size of the dictionary,
+    C classes
 """
 
 import copy
@@ -19,9 +21,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    MaskedLMOutput,
+    QuestionAnsweringModelOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
 from transformers.utils import can_return_tuple
 
+from ..modules.attention import gather_positions
 from ..modules.encoder import LinformerEncoder, init_bert_weights
 from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
 from ..modules.projection import KIND_BUFFERS, WindowedProjection
@@ -44,20 +53,12 @@ class LinformerPreTrainedModel(PreTrainedModel):
     accepts_loss_kwargs = False  # forward does not accept Trainer's ``num_items_in_batch``
     # A folder may carry more heads than a model has, and the buffers of earlier versions.
     _keys_to_ignore_on_load_unexpected = [
-        *(r"^lm_head\.", r"^classifier\.", r"^classification_heads\."),
+        r"^(?:lm_head|classifier|classification_heads|score|qa_outputs)\.",
         rf"\.[EF]\.(?:heads\.\d+\.)?(?:{'|'.join(KIND_BUFFERS)})$",
     ]
     write_code: Callable[[str], None] | None = None
     """Writes the source files to a folder (``__init__.py``). None in an exported folder, whose files ``transformers``
     copies."""
-
-    def __init__(self, config, *inputs, **kwargs):
-        super().__init__(config, *inputs, **kwargs)
-        _check_attention(config._attn_implementation)
-
-    def set_attn_implementation(self, attn_implementation, *args, **kwargs):
-        """Raise ValueError unless it is 'sdpa', the only one."""
-        _check_attention(attn_implementation)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **kwargs):
@@ -146,6 +147,19 @@ class LinformerPreTrainedModel(PreTrainedModel):
     def set_input_embeddings(self, value: nn.Embedding) -> None:
         self.base_model.encoder.embed_tokens = value
 
+    def get_output_embeddings(self) -> nn.Linear | None:
+        """The matrix and the bias of the language model head, which has more than these; None without the head."""
+        if not hasattr(self, "lm_head"):
+            return None
+        vocab_size, width = self.lm_head.weight.shape
+        output = nn.Linear(width, vocab_size, device="meta")
+        output.weight, output.bias = self.lm_head.weight, self.lm_head.bias
+        return output
+
+    def set_output_embeddings(self, value: nn.Linear) -> None:
+        value.bias.requires_grad_("lm_head.bias" not in self._frozen)  # it gets that of the matrix
+        self.lm_head.weight, self.lm_head.bias = value.weight, value.bias
+
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs=None, every_n_layers=1, offload=False):
         """Recompute each layer in the backward pass instead of storing its activations; with ``offload``, keep the
         stored inputs of layers in host memory. The other arguments have no effect."""
@@ -161,11 +175,6 @@ class LinformerPreTrainedModel(PreTrainedModel):
         return self.base_model.encoder.config.checkpoint_activations
 
 
-def _check_attention(implementation: Any) -> None:
-    if implementation != "sdpa":
-        raise ValueError(f"attn_implementation must be 'sdpa', got {implementation!r}")
-
-
 class LinformerModel(LinformerPreTrainedModel):
     """The encoder: features of every position."""
 
@@ -179,6 +188,8 @@ class LinformerModel(LinformerPreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -187,42 +198,100 @@ class LinformerModel(LinformerPreTrainedModel):
         """
         Args:
             input_ids: (B, n) integers; n at most ``config.max_positions``.
-            attention_mask: (B, n), zero at padding; ``config.padding_idx`` is always padding. Padding must follow the
-                sentence, because E and F depend on the position.
+            attention_mask: (B, n), zero at padding, before or after the sentence; ``config.padding_idx`` is always
+                padding.
+            token_type_ids: zeros, since the model has no segments.
+            position_ids: (B or 1, n), which must count the tokens of each sentence from 0, or from fairseq's
+                ``padding_idx + 1``, since E and F depend on the position.
             inputs_embeds: (B, n, d), token embeddings instead of ``input_ids``.
-            output_attentions: must be False.
+            output_attentions: also return the attention weights, which are then computed a second time.
             output_hidden_states: also return the hidden states.
-            first_only: let the last layer compute only the first position, which a classification head reads.
+            first_only: return only the first token of each sentence, which a classification head reads.
 
         Returns:
-            ``last_hidden_state`` (B, n, d), or (B, 1, d) with ``first_only`` and without hidden states; values at
-            padding are meaningless. ``hidden_states``: the input of the first layer and the output of each, as in
-            fairseq before the last norm of a pre-norm model.
+            ``last_hidden_state`` (B, n, d), or (B, 1, d) with ``first_only``; values at padding are meaningless.
+            ``hidden_states``: the input of the first layer and the output of each, as in fairseq before the last norm
+            of a pre-norm model. ``attentions``: of each layer (B, H, n, k'), before dropout. The last dimension is not
+            positions but what a query attends to, the k' projected positions: the windows of E that n positions reach,
+            counted from the start of the sentence. With a local window it is k' + 2 w + 1, the last 2 w + 1 of which
+            are the exact keys from w positions before to w after the query.
         """
-        if self.config.output_attentions if output_attentions is None else output_attentions:
+        wants_weights = self.config.output_attentions if output_attentions is None else output_attentions
+        wants_hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        padding = find_padding(self.config, input_ids, attention_mask, inputs_embeds)
+        _check_ids(token_type_ids, position_ids, padding, self.config.padding_idx)
+        tokens = padding if input_ids is None else input_ids  # read only for their shape with inputs_embeds
+        back = None
+        if torch.compiler.is_exporting() or padding[:, 0].any():  # an exported graph has no branches
+            # E and F depend on the position, so each sentence is moved to the start of its row, and its features back.
+            positions = torch.arange(padding.size(1), device=padding.device)
+            start = padding.long().cumprod(1).sum(1, keepdim=True)
+            order, back = ((positions + shift) % padding.size(1) for shift in (start, -start))
+            tokens, padding = tokens.gather(1, order), padding.gather(1, order)
+            inputs_embeds = None if inputs_embeds is None else gather_positions(inputs_embeds, order)
+        needs_hiddens = wants_hiddens or wants_weights
+        read = padding.new_zeros(padding.size(0), 1, dtype=torch.long) if first_only and not needs_hiddens else None
+        is_padded = True if torch.compiler.is_exporting() else None
+        features, states = self.encoder(tokens, read, needs_hiddens, inputs_embeds, padding, is_padded)
+        weights = self._attention_weights(states, padding) if wants_weights else []
+        if first_only:
+            features = features[:, :1]
+        elif back is not None:
+            features = gather_positions(features, back)
+        if back is not None:
+            states = states and [gather_positions(state, back) for state in states]
+            weights = [each.gather(2, back[:, None, :, None].expand_as(each)) for each in weights]
+        return BaseModelOutput(
+            last_hidden_state=features,
+            hidden_states=tuple(states) if wants_hiddens else None,
+            attentions=tuple(weights) if wants_weights else None,
+        )
+
+    def _attention_weights(self, states: list[Tensor], padding: Tensor) -> list[Tensor]:
+        """The weights of each layer (B, H, n, k') from the hidden states; fused kernels do not return them."""
+        layers: Any = self.encoder.layers
+        projection, weights = None if self.encoder.E is None else self.encoder.E(), []
+        for layer, x in zip(layers, states):
+            x = layer.self_attn_layer_norm(x) if layer.normalize_before else x
+            weights.append(layer.self_attn(x, padding, projection, need_weights=True)[1])
+        return weights
+
+
+def find_padding(
+    config: LinformerPreTrainedConfig,
+    input_ids: Tensor | None,
+    attention_mask: Tensor | None,
+    inputs_embeds: Tensor | None,
+) -> Tensor:
+    """Where an input is padding: (B, n), True at padding. The arguments are those of ``LinformerModel.forward``."""
+    if input_ids is not None and inputs_embeds is None:
+        padding = input_ids.eq(config.padding_idx)
+    elif inputs_embeds is not None and input_ids is None:
+        padding = torch.zeros_like(inputs_embeds[..., 0], dtype=torch.bool)
+    else:
+        raise ValueError("exactly one of input_ids and inputs_embeds must be set")
+    if attention_mask is None:
+        return padding
+    if attention_mask.shape != padding.shape:
+        raise ValueError(
+            f"attention_mask must have the shape of the input, {tuple(padding.shape)}, got "
+            f"{tuple(attention_mask.shape)}"
+        )
+    return padding | attention_mask.eq(0)
+
+
+def _check_ids(token_type_ids: Tensor | None, position_ids: Tensor | None, padding: Tensor, padding_idx: int) -> None:
+    """Raise ValueError for segments and positions that the model does not have. A graph cannot: it reads no data."""
+    if torch.compiler.is_compiling():
+        return
+    if token_type_ids is not None and token_type_ids.any():
+        raise ValueError("token_type_ids must be zero, since the model has no segments")
+    if position_ids is not None:
+        offsets = {*(position_ids - (~padding).cumsum(1) + 1)[~padding].tolist()}
+        if not (offsets <= {0} or offsets == {padding_idx + 1}):
             raise ValueError(
-                "output_attentions must be False, since weights over projected positions are not returned, got True"
+                "position_ids must count the tokens of each sentence from 0, since E and F depend on the position"
             )
-        hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        if input_ids is not None and inputs_embeds is None:
-            tokens, padding = input_ids, input_ids.eq(self.config.padding_idx)
-        elif inputs_embeds is not None and input_ids is None:
-            tokens = inputs_embeds[..., 0]
-            padding = torch.zeros_like(tokens, dtype=torch.bool)
-        else:
-            raise ValueError("exactly one of input_ids and inputs_embeds must be set")
-        if attention_mask is not None:
-            if attention_mask.shape != tokens.shape:
-                raise ValueError(
-                    f"attention_mask must have the shape of the input, {tuple(tokens.shape)}, got "
-                    f"{tuple(attention_mask.shape)}"
-                )
-            padding = padding | attention_mask.eq(0)
-        if (padding[:, 0] & ~padding.all(1)).any():
-            raise ValueError("the input must be padded after the sentence, since E and F depend on the position")
-        positions = tokens.new_zeros(tokens.size(0), 1, dtype=torch.long) if first_only and not hiddens else None
-        features, states = self.encoder(tokens, positions, hiddens, inputs_embeds, padding)
-        return BaseModelOutput(last_hidden_state=features, hidden_states=None if states is None else tuple(states))
 
 
 class LinformerLMHead(nn.Module):
@@ -276,7 +345,7 @@ class LinformerForMaskedLM(LinformerPreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
+        *,
         labels: Tensor | None = None,
         **kwargs,
     ) -> MaskedLMOutput | tuple[Tensor, ...]:
@@ -288,12 +357,12 @@ class LinformerForMaskedLM(LinformerPreTrainedModel):
         Returns:
             ``loss``, the mean over the masked positions, and ``logits`` (B, n, V).
         """
-        outputs = self.linformer(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
+        outputs = self.linformer(input_ids, attention_mask, return_dict=True, **kwargs)
         logits = self.lm_head(outputs.last_hidden_state)
         loss = None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1), labels.to(logits.device).flatten())
-        return MaskedLMOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
+        return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
 class LinformerForSequenceClassification(LinformerPreTrainedModel):
@@ -317,7 +386,7 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
+        *,
         labels: Tensor | None = None,
         **kwargs,
     ) -> SequenceClassifierOutput | tuple[Tensor, ...]:
@@ -330,10 +399,79 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
         Returns:
             ``loss`` and ``logits`` (B, C).
         """
-        kwargs.update(first_only=True, return_dict=True)
-        outputs = self.linformer(input_ids, attention_mask, inputs_embeds, **kwargs)
+        outputs = self.linformer(input_ids, attention_mask, return_dict=True, first_only=True, **kwargs)
         logits = self.classifier(outputs.last_hidden_state)
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, logits=logits, pooled_logits=logits, config=self.config)
-        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
+        return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+
+class LinformerForTokenClassification(LinformerPreTrainedModel):
+    """Encoder and a linear layer that classifies each token."""
+
+    def __init__(self, config: LinformerPreTrainedConfig):
+        super().__init__(config)
+        self.linformer = LinformerModel(config)
+        self.dropout = nn.Dropout(config.pooler_dropout)
+        self.score = nn.Linear(config.embed_dim, config.num_labels).apply(init_bert_weights)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        *,
+        labels: Tensor | None = None,
+        **kwargs,
+    ) -> TokenClassifierOutput | tuple[Tensor, ...]:
+        """The other arguments are those of ``LinformerModel.forward``.
+
+        Args:
+            labels: (B, n) classes; -100 where there is none.
+
+        Returns:
+            ``loss``, the mean over the tokens with a class, and ``logits`` (B, n, C).
+        """
+        outputs = self.linformer(input_ids, attention_mask, return_dict=True, **kwargs)
+        logits = self.score(self.dropout(outputs.last_hidden_state))
+        loss = None if labels is None else self.loss_function(logits, labels, self.config)
+        return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+
+class LinformerForQuestionAnswering(LinformerPreTrainedModel):
+    """Encoder and a linear layer that scores each token as the first and as the last of an answer."""
+
+    def __init__(self, config: LinformerPreTrainedConfig):
+        super().__init__(config)
+        self.linformer = LinformerModel(config)
+        self.qa_outputs = nn.Linear(config.embed_dim, 2).apply(init_bert_weights)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        *,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        **kwargs,
+    ) -> QuestionAnsweringModelOutput | tuple[Tensor, ...]:
+        """The other arguments are those of ``LinformerModel.forward``.
+
+        Args:
+            start_positions, end_positions: (B,), the first and the last token of the answer.
+
+        Returns:
+            ``loss``, the mean of both, and ``start_logits`` and ``end_logits`` (B, n), the lowest number at padding.
+        """
+        outputs = self.linformer(input_ids, attention_mask, return_dict=True, **kwargs)
+        padding = find_padding(self.config, input_ids, attention_mask, kwargs.get("inputs_embeds"))
+        logits = self.qa_outputs(outputs.last_hidden_state)
+        start, end = logits.masked_fill(padding.unsqueeze(-1), torch.finfo(logits.dtype).min).unbind(-1)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = self.loss_function(start, end, start_positions, end_positions)
+        return QuestionAnsweringModelOutput(loss, start, end, outputs.hidden_states, outputs.attentions)

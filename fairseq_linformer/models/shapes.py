@@ -17,7 +17,7 @@ from ..projected_dim import Dim
 ENCODER = "encoder.sentence_encoder."
 EMBEDDINGS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "embed_positions.weight"
-OUTPUT_EMBEDDINGS = "encoder.lm_head.weight"
+OUTPUT_EMBEDDINGS, OUTPUT_BIAS = "encoder.lm_head.weight", "encoder.lm_head.bias"
 CLASSIFICATION_HEADS = "classification_heads."
 PADDING_IDX = 1
 """Token ID of padding in fairseq's dictionaries."""

@@ -54,16 +54,20 @@ def open_graph(folder, **options):
 
 
 def run_graph(session, tokens, mask) -> torch.Tensor:
-    (logits,) = session.run(["logits"], {"input_ids": np.asarray(tokens), "attention_mask": np.asarray(mask)})
-    return torch.from_numpy(logits)
+    (output,) = session.run(None, {"input_ids": np.asarray(tokens), "attention_mask": np.asarray(mask)})
+    return torch.from_numpy(output)
 
 
-def largest_difference(session, model, longest=N) -> float:
-    """Of the logits of the graph and of PyTorch, at real tokens of random batches."""
+def logits_of(model, tokens, mask):
+    return model(tokens, attention_mask=mask).logits
+
+
+def largest_difference(session, model, longest=N, run=logits_of) -> float:
+    """Of the output of the graph and of PyTorch, at real tokens of random batches."""
     worst = 0.0
     for tokens, mask in random_batches(longest):
         with torch.no_grad():
-            expected = model(tokens, attention_mask=mask).logits
+            expected = run(model, tokens, mask)
         actual = run_graph(session, tokens, mask)
         assert actual.shape == expected.shape
         difference = (actual - expected).abs()

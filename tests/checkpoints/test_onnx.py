@@ -16,7 +16,8 @@ onnx = pytest.importorskip("onnx")
 from fairseq_linformer.checkpoints import onnx_export, onnx_graph  # noqa: E402
 from fairseq_linformer.checkpoints.onnx_export import to_onnx  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
-from fairseq_linformer.huggingface import LinformerForSequenceClassification  # noqa: E402
+from fairseq_linformer.evaluation.classifier import OnnxClassifier  # noqa: E402
+from fairseq_linformer.huggingface import LinformerForSequenceClassification, LinformerModel  # noqa: E402
 
 from .onnx_models import (  # noqa: E402
     N,
@@ -88,6 +89,41 @@ def test_logits_of_every_variant(variant, tmp_path):
     model = check_variant(variant, build_model if variant in INT8 else build_masked_lm, tmp_path)
     if variant in INT8:
         check_int8_projections(model, tmp_path)
+
+
+def mean_of_tokens(model, tokens, mask):
+    features, weights = model(tokens, attention_mask=mask).last_hidden_state, mask.unsqueeze(-1)
+    return (features * weights).sum(1) / weights.sum(1)
+
+
+FEATURES = {
+    None: lambda *inputs: inputs[0](*inputs[1:]).last_hidden_state,
+    "first": lambda *inputs: inputs[0](*inputs[1:]).last_hidden_state[:, 0],
+    "mean": mean_of_tokens,
+}
+NIGHTLY_POOLS = [pytest.param(pool, marks=pytest.mark.nightly) for pool in (None, "first")]
+NAMES = {None: "last_hidden_state", "first": "sentence_embedding", "mean": "sentence_embedding"}
+
+
+@pytest.mark.parametrize("pool", [pytest.param("mean", marks=pytest.mark.slow), *NIGHTLY_POOLS])
+def test_features_of_an_encoder_without_a_head(pool, tmp_path):
+    model = build_model(LinformerModel, local_window=3)
+    to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", pool=pool)
+    session = open_graph(tmp_path / "onnx")
+    assert [output.name for output in session.get_outputs()] == [NAMES[pool]]
+    assert largest_difference(session, model, run=FEATURES[pool]) < 1e-4
+    size = 16 if pool else "2, 4, 16"
+    assert run_card(tmp_path / "onnx", tmp_path) == (f"(2, {size})" if pool else f"({size})")
+
+
+@pytest.mark.nightly
+def test_features_of_a_classifier(tmp_path):
+    """Its head is left out, and ``evaluate`` says so."""
+    model = build_model()
+    main(["export", str(save(model, tmp_path / "model")), str(tmp_path / "onnx"), "--onnx", "--pool", "mean"])
+    assert largest_difference(open_graph(tmp_path / "onnx"), model.base_model, run=mean_of_tokens) < 1e-4
+    with pytest.raises(ValueError, match="onnx must be an exported classifier"):
+        OnnxClassifier(tmp_path / "onnx")
 
 
 @pytest.mark.slow

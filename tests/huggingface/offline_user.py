@@ -10,7 +10,15 @@ import sys
 sys.modules["fairseq"] = sys.modules["fairseq_linformer"] = None  # importing them fails
 
 import torch  # noqa: E402
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, pipeline  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    pipeline,
+)
 
 CLOSE = dict(rtol=0, atol=1e-5)
 TRUST = dict(trust_remote_code=True)
@@ -38,6 +46,13 @@ def check(masked_lm: str, classifier: str, expected: dict) -> None:
         scores = {item["label"]: item["score"] for item in classify([text])[0]}
         for label, probability in zip(expected["labels"], probabilities):
             assert abs(scores[label] - probability) < 1e-5, (scores, probabilities)
+    tags, answers = (
+        auto.from_pretrained(masked_lm, **TRUST).eval()
+        for auto in (AutoModelForTokenClassification, AutoModelForQuestionAnswering)
+    )
+    assert answers(**batch).start_logits.shape == batch["input_ids"].shape
+    tag = pipeline("token-classification", tags, tokenizer=tokenizer)
+    assert len(tag("the cat sat")) == len(tokenizer("the cat sat", add_special_tokens=False)["input_ids"])
     # Longer than n: truncated by the pipeline's tokenizer, as usual in transformers.
     assert classify("the cat " * 50, truncation=True)
 

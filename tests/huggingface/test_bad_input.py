@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
 from fairseq_linformer.checkpoints import huggingface
 from fairseq_linformer.checkpoints.convert import convert
@@ -18,7 +18,6 @@ from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 from fairseq_linformer.huggingface import LinformerForMaskedLM
 
 from .. import fairseq_commands
-from .test_parity import small
 
 
 def rejected(call, named, folder: Path):
@@ -146,15 +145,41 @@ def headless(masked_lm_folder, tmp_path):
 
 
 def test_encoder_without_a_head(headless, masked_lm_folder, tmp_path):
-    """It is not converted; ``transformers`` gives it a new head."""
-    for command in (convert, to_onnx):
-        rejected(lambda: command(headless, tmp_path / "out"), "headless has an encoder without a head", tmp_path)
+    """fairseq and ``transformers`` give it a new one, which is not exported again."""
+    checkpoint, _ = convert(headless, tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
+    state = checkpoint["model"]
+    assert checkpoint["provenance"]["imported"] == {"lm_head": "new, untrained"}
+    assert 0.01 < state["encoder.lm_head.dense.weight"].std() < 0.03
+    assert state["encoder.lm_head.weight"] is state["encoder.sentence_encoder.embed_tokens.weight"]
+    to_huggingface(tmp_path / "back" / "model.pt", tmp_path / "again")
+    weights = load_file(tmp_path / "again" / "model.safetensors")
+    assert all(key.startswith("linformer.") for key in weights)
+    model = AutoModel.from_pretrained(tmp_path / "again")
+    before = AutoModel.from_pretrained(masked_lm_folder).state_dict()
+    assert all(value.equal(before[key]) for key, value in model.state_dict().items())
+    assert 'AutoModel.from_pretrained("FOLDER"' in (tmp_path / "again" / "README.md").read_text()
+    # A head that Trainer has trained since is a result again.
+    LinformerForMaskedLM.from_pretrained(tmp_path / "again").save_pretrained(tmp_path / "trained")
+    checkpoint, _ = convert(tmp_path / "trained", tmp_path / "third")
+    assert checkpoint["provenance"]["imported"] == {"lm_head": "trained in transformers"}
+
+
+def test_new_head_of_a_headless_encoder(headless, masked_lm_folder):
     model, report = AutoModelForSequenceClassification.from_pretrained(headless, output_loading_info=True)
     assert {key.split(".")[0] for key in report["missing_keys"]} == {"lm_head", "classifier"}
     expected = AutoModel.from_pretrained(masked_lm_folder).state_dict()
     actual = model.base_model.state_dict()
     assert actual.keys() == expected.keys() and all(actual[key].equal(expected[key]) for key in expected)
     assert 0.01 < model.classifier.dense.weight.std() < 0.03 and (model.classifier.dense.bias == 0).all()
+
+
+def test_heads_that_fairseq_lacks(masked_lm_folder, tmp_path):
+    model = AutoModelForTokenClassification.from_pretrained(masked_lm_folder, num_labels=3)
+    model.save_pretrained(tmp_path / "tags")
+    for command in (convert, to_onnx):
+        rejected(lambda: command(tmp_path / "tags", tmp_path / "out"), "tags has a head that fairseq lacks", tmp_path)
+    model.base_model.save_pretrained(tmp_path / "encoder")
+    assert convert(tmp_path / "encoder", tmp_path / "out")
 
 
 def test_code_in_the_folder_is_not_run(exported, tmp_path):
@@ -164,18 +189,11 @@ def test_code_in_the_folder_is_not_run(exported, tmp_path):
     assert LinformerForMaskedLM.from_pretrained(exported)
 
 
-def test_rejects_other_attentions(exported):
-    with pytest.raises(ValueError, match="attn_implementation must be 'sdpa', got 'eager'"):
-        LinformerForMaskedLM.from_pretrained(exported, attn_implementation="eager")
-    with pytest.raises(ValueError, match="attn_implementation must be 'sdpa', got 'eager'"):
-        LinformerForMaskedLM(small()).set_attn_implementation("eager")
-
-
-def test_rejects_padding_before_the_sentence():
-    """The classifier reads the first position, and E and F depend on positions."""
-    model = LinformerForMaskedLM(small())
-    with pytest.raises(ValueError, match="padded after"):
-        model(torch.tensor([[1, 1, 5, 6]]))
-    with pytest.raises(ValueError, match="padded after"):
-        model(torch.tensor([[5, 5, 5, 6]]), attention_mask=torch.tensor([[0, 1, 1, 1]]))
-    model(torch.tensor([[1, 1], [5, 1]]))  # a sentence of only padding is allowed
+def test_other_attentions(exported):
+    """``eager``, which ``transformers`` requires for ``config.output_attentions``, is the same computation."""
+    tokens = torch.tensor([[0, 5, 6, 2]])
+    model = LinformerForMaskedLM.from_pretrained(exported)
+    eager = LinformerForMaskedLM.from_pretrained(exported, attn_implementation="eager", output_attentions=True)
+    assert eager(tokens).logits.equal(model(tokens).logits) and len(eager(tokens).attentions) == 2
+    with pytest.raises(ValueError, match="does not support Flash Attention 2"):
+        LinformerForMaskedLM.from_pretrained(exported, attn_implementation="flash_attention_2")

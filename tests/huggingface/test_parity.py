@@ -150,16 +150,9 @@ def test_classification(classifier, classifier_folder, pieces):
 
 
 def small(**changes) -> LinformerPreTrainedConfig:
-    return LinformerPreTrainedConfig(
-        vocab_size=45,
-        max_positions=16,
-        projected_dim=4,
-        layers=2,
-        embed_dim=16,
-        ffn_embed_dim=32,
-        attention_heads=2,
-        **changes,
-    )
+    sizes = dict(vocab_size=45, max_positions=16, projected_dim=4)
+    sizes |= dict(layers=2, embed_dim=16, ffn_embed_dim=32, attention_heads=2)
+    return LinformerPreTrainedConfig(**{**sizes, **changes})
 
 
 def test_attention_mask_is_padding():
@@ -225,7 +218,9 @@ def test_missing_weights_are_initialized(train_checkpoint, tmp_path):
         (lambda m: m(torch.full((1, 17), 5)), "at most 16 positions.* got 17"),
         (lambda m: m(), "input_ids and inputs_embeds"),
         (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask .* got \(1, 1, 4, 4\)"),
-        (lambda m: m(SINGLE, output_attentions=True), "output_attentions .* got True"),
+        (lambda m: m(SINGLE, token_type_ids=SINGLE.ne(44).long()), "token_type_ids must be zero"),
+        (lambda m: m(SINGLE, position_ids=torch.tensor([[0, 2, 3, 4]])), "position_ids must count the tokens"),
+        (lambda m: m(SINGLE, position_ids=torch.arange(4) + 7), "position_ids must count the tokens"),
         (lambda m: small(sharing="rowwise"), "sharing .* got 'rowwise'"),
         (lambda m: small(pooler_dropout=1.5), "pooler_dropout .* got 1.5"),
         (lambda m: small(freeze_projections="false"), "freeze_projections must be true or false, got 'false'"),

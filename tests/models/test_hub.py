@@ -61,3 +61,5 @@ def test_heads_are_saved_and_loaded(class_data, tmp_path):
         str(tmp_path), "checkpoint_last.pt", class_data, bpe="characters"
     ).eval()
     assert hub.predict("odd", torch.tensor([0, 5, 6, 2])).shape == (1, 2)
+    with pytest.raises(ValueError, match="unknown classification head 'even'; the model has odd"):
+        hub.predict("even", torch.tensor([0, 5, 6, 2]))

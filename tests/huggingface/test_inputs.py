@@ -1,0 +1,264 @@
+"""What users of BERT pass to a model, and what they do with it, works: padding on the left, weights of attention, new
+words, half precision, graphs, tags of tokens, answers.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
+
+from fairseq_linformer.huggingface import (
+    LinformerForMaskedLM,
+    LinformerForQuestionAnswering,
+    LinformerForSequenceClassification,
+    LinformerForTokenClassification,
+    LinformerModel,
+)
+from fairseq_linformer.modules import reference
+
+from .test_parity import CLOSE, SINGLE, small
+
+CLASSES = [
+    LinformerModel,
+    LinformerForMaskedLM,
+    LinformerForSequenceClassification,
+    LinformerForTokenClassification,
+    LinformerForQuestionAnswering,
+]
+# Lengths 8, 4 and 6, padded on the right and on the left; the last sentence is padded on both sides.
+RIGHT = torch.tensor([[0, 5, 6, 7, 30, 31, 12, 2], [0, 9, 5, 2, 1, 1, 1, 1], [0, 8, 4, 4, 3, 2, 1, 1]])
+LEFT = torch.tensor([[0, 5, 6, 7, 30, 31, 12, 2], [1, 1, 1, 1, 0, 9, 5, 2], [1, 0, 8, 4, 4, 3, 2, 1]])
+
+
+def noisy(model_class, **options):
+    """A model in which every weight matters."""
+    torch.manual_seed(0)
+    model = model_class(small(**{"local_window": 2, **options})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def at_tokens(output, tokens):
+    """The first output, or both of an answer, at real tokens; all of a classifier."""
+    if "start_logits" in output:
+        return torch.stack([output.start_logits, output.end_logits], -1)[tokens.ne(1)]
+    return output[0] if output[0].dim() == 2 else output[0][tokens.ne(1)]
+
+
+@pytest.mark.parametrize("model_class", CLASSES)
+@torch.no_grad()
+def test_segments_and_default_positions_are_ignored(model_class):
+    model = noisy(model_class)
+    expected = model(RIGHT)[0]
+    real = RIGHT.ne(1)
+    counted = (real.cumsum(1) * real) + 1  # as RoBERTa counts
+    for positions in (torch.arange(8), torch.arange(8).expand(3, -1), counted):
+        output = model(RIGHT, token_type_ids=torch.zeros_like(RIGHT), position_ids=positions)
+        assert output[0].equal(expected)
+
+
+@pytest.mark.parametrize("model_class", CLASSES)
+@torch.no_grad()
+def test_padding_on_the_left(model_class):
+    model = noisy(model_class)
+    expected = at_tokens(model(RIGHT, output_hidden_states=True), RIGHT)
+    real = LEFT.ne(1)
+    embeddings = model.get_input_embeddings()(LEFT)
+    for inputs in (
+        {"input_ids": LEFT},
+        {"input_ids": LEFT.masked_fill(~real, 17), "attention_mask": real.long()},
+        {"inputs_embeds": embeddings, "attention_mask": real.long()},
+        {"input_ids": LEFT, "position_ids": (real.cumsum(1) - 1).clamp(min=0)},
+        {"input_ids": LEFT, "output_hidden_states": True},
+    ):
+        output = model(**inputs)
+        torch.testing.assert_close(at_tokens(output, LEFT), expected, **CLOSE)
+    for left, right in zip(output.hidden_states, model(RIGHT, output_hidden_states=True).hidden_states):
+        torch.testing.assert_close(left[real], right[RIGHT.ne(1)], **CLOSE)
+    assert model(torch.tensor([[1, 1], [5, 1]]))  # a sentence of only padding is allowed
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"local_window": 0, "sharing": "layerwise", "normalize_before": True},
+        {"sharing": "none", "projected_dim": 7},
+    ],
+    ids=["local window", "layerwise, pre-norm", "per head"],
+)
+@torch.no_grad()
+def test_attention_weights(options):
+    """They are those of the reference, sum to one, and weight its values to what the layer returns."""
+    model = noisy(LinformerModel, **options).double()
+    output = model(RIGHT, output_attentions=True, output_hidden_states=True)
+    left = model(LEFT, output_attentions=True)
+    reach, num_heads, d_h = model.config.local_window, 2, 8
+    for layer, states, weights, shifted in zip(
+        model.encoder.layers, output.hidden_states, output.attentions, left.attentions
+    ):
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+        torch.testing.assert_close(shifted.transpose(1, 2)[LEFT.ne(1)], weights.transpose(1, 2)[RIGHT.ne(1)])
+        attention = layer.self_attn
+        E, F = attention.projections
+        num_projected = weights.size(-1) - (2 * reach + 1 if reach else 0)
+        for X, tokens, each in zip(states, RIGHT, weights):
+            X = X[tokens.ne(1)]
+            X = layer.self_attn_layer_norm(X) if layer.normalize_before else X
+            heads = []
+            for i in range(num_heads):
+                part = slice(i * d_h, (i + 1) * d_h)
+                W_K, W_V, b_V = (
+                    attention.k_proj.weight[part],
+                    attention.v_proj.weight[part],
+                    attention.v_proj.bias[part],
+                )
+                keys, values = reference.project(E, i, 2, X @ W_K.T), reference.project(F, i, 2, X @ W_V.T)
+                rows = []
+                for t, query in enumerate(attention.q_proj(X)[:, part]):
+                    biases = reference.biases(E, i, t, len(X), reach)
+                    scores = {j: query @ keys[j] / math.sqrt(d_h) + bias for j, bias in biases.items()}
+                    context = sum(each[i, t, j] * (values[j] + b_V) for j in biases)
+                    for column, p in enumerate(range(t - reach, t + reach + 1), num_projected) if reach else ():
+                        if 0 <= p < len(X):
+                            scores[column] = query @ (W_K @ X[p]) / math.sqrt(d_h)
+                            context = context + each[i, t, column] * (W_V @ X[p] + b_V)
+                    expected = torch.zeros(weights.size(-1), dtype=torch.float64)
+                    expected[list(scores)] = torch.softmax(torch.stack(list(scores.values())), 0)
+                    torch.testing.assert_close(each[i, t], expected)
+                    rows.append(context)
+                heads.append(torch.stack(rows))
+            torch.testing.assert_close(
+                attention.out_proj(torch.cat(heads, 1)), reference.linear_attention(attention, X)
+            )
+
+
+@pytest.mark.parametrize("model_class", CLASSES)
+def test_resized_embeddings(model_class, tmp_path):
+    """New words keep the outputs of the old ones, and are saved and loaded."""
+    model = noisy(model_class)
+    before = model(RIGHT)[0].detach()
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    model.resize_token_embeddings(48)
+    after = model(RIGHT)[0]
+    torch.testing.assert_close(after[..., : before.size(-1)], before)
+    assert {name for name, parameter in model.named_parameters() if not parameter.requires_grad} == frozen
+    tokens = torch.tensor([[0, 47, 5, 45, 2]])
+    if model_class is LinformerForMaskedLM:
+        assert model.lm_head.weight is model.get_input_embeddings().weight and model.lm_head.bias.shape == (48,)
+        model(tokens, labels=tokens).loss.backward()
+        assert model.get_input_embeddings().weight.grad[47].abs().max() > 0
+    model.save_pretrained(tmp_path)
+    again = model_class.from_pretrained(tmp_path)
+    assert again.config.vocab_size == 48
+    assert all(value.equal(again.state_dict()[key]) for key, value in model.state_dict().items())
+    torch.testing.assert_close(again(tokens)[0], model(tokens)[0])
+    again.resize_token_embeddings(45)
+    torch.testing.assert_close(again(RIGHT)[0], before)
+
+
+def test_resized_untied_embeddings(tmp_path):
+    model = noisy(LinformerForMaskedLM, tie_word_embeddings=False)
+    before = model(RIGHT).logits.detach()
+    model.resize_token_embeddings(50)
+    assert model.lm_head.weight is not model.get_input_embeddings().weight
+    torch.testing.assert_close(model(RIGHT).logits[..., :45], before)
+    model.save_pretrained(tmp_path)
+    torch.testing.assert_close(LinformerForMaskedLM.from_pretrained(tmp_path)(RIGHT).logits, model(RIGHT).logits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_class", CLASSES)
+@torch.no_grad()
+def test_exported_program(model_class):
+    """``torch.export`` with any batch and length, padded on either side."""
+    model = noisy(model_class)
+    sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    example = {"input_ids": RIGHT.clone(), "attention_mask": RIGHT.ne(1).long()}
+    program = torch.export.export(model, (), example, dynamic_shapes=dict.fromkeys(example, sizes)).module()
+    for tokens in (RIGHT, LEFT, LEFT[1:, 1:], RIGHT[:2].repeat(3, 2)[:, :11]):
+        inputs = {"input_ids": tokens.clone(), "attention_mask": tokens.ne(1).long()}
+        torch.testing.assert_close(at_tokens(program(**inputs), tokens), at_tokens(model(**inputs), tokens), **CLOSE)
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_compiled_model():
+    model = noisy(LinformerForMaskedLM)
+    compiled = torch.compile(model, backend="aot_eager")
+    for tokens in (RIGHT, LEFT, SINGLE):
+        torch.testing.assert_close(
+            at_tokens(compiled(tokens.clone()), tokens), at_tokens(model(tokens), tokens), **CLOSE
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@torch.no_grad()
+def test_half_precision(dtype, tmp_path):
+    """A file in half precision, or one that is loaded in it, for inputs with and without padding."""
+    model = noisy(LinformerForMaskedLM)
+    model.save_pretrained(tmp_path / "single")
+    model.to(dtype).save_pretrained(tmp_path / "half")
+    expected = at_tokens(model.float()(RIGHT), RIGHT)
+    for folder, choice in (("half", "auto"), ("single", dtype)):
+        half = AutoModelForMaskedLM.from_pretrained(tmp_path / folder, dtype=choice).eval()
+        assert {tensor.dtype for tensor in half.state_dict().values()} == {dtype}
+        for tokens in (RIGHT, LEFT):
+            output = half(tokens, output_attentions=True)
+            logits = at_tokens(output, tokens)
+            assert logits.dtype == dtype and output.attentions[0].isfinite().all()
+            torch.testing.assert_close(logits.float(), expected, rtol=0, atol=0.05 * float(expected.abs().max()))
+    assert AutoModelForMaskedLM.from_pretrained(tmp_path / "single", dtype="auto").dtype == torch.float32
+
+
+def test_heads_of_an_exported_folder(masked_lm_folder):
+    """New heads on a trained encoder; losses are those of ``transformers``."""
+    encoder = AutoModel.from_pretrained(masked_lm_folder)
+    tokens = torch.tensor([[0, 5, 6, 7, 2, 1, 1], [0, 9, 8, 5, 6, 4, 2]])
+    tags = AutoModelForTokenClassification.from_pretrained(masked_lm_folder, num_labels=3)
+    assert type(tags) is LinformerForTokenClassification
+    labels = torch.where(tokens > 4, tokens % 3, -100)
+    output = tags(tokens, labels=labels)
+    expected = tags.score(encoder(tokens).last_hidden_state)
+    torch.testing.assert_close(output.logits[tokens.ne(1)], expected[tokens.ne(1)])
+    torch.testing.assert_close(output.loss, nn.functional.cross_entropy(expected[labels >= 0], labels[labels >= 0]))
+    answers = AutoModelForQuestionAnswering.from_pretrained(masked_lm_folder)
+    assert type(answers) is LinformerForQuestionAnswering
+    output = answers(tokens, start_positions=torch.tensor([1, 2]), end_positions=torch.tensor([3, 5]))
+    assert output.start_logits.shape == (2, 7)
+    # Padding is no answer: the probabilities of the first sentence are those without padding.
+    alone = answers(tokens[:1, :5], start_positions=torch.tensor([1]), end_positions=torch.tensor([3]))
+    other = answers(tokens[1:], start_positions=torch.tensor([2]), end_positions=torch.tensor([5]))
+    torch.testing.assert_close(output.loss, (alone.loss + other.loss) / 2)
+    for auto in (AutoModelForSequenceClassification, AutoModelForMaskedLM):  # the file's own heads do not disturb
+        assert auto.from_pretrained(masked_lm_folder)
+
+
+@pytest.mark.slow
+def test_tagging_with_exact_neighbors():
+    """The tag of a token is what kind of token precedes it: two averages of 16 positions do not tell."""
+    accuracies = []
+    for window in (0, 2):
+        torch.manual_seed(1)
+        sizes = dict(projected_dim=2, embed_dim=32, ffn_embed_dim=64, local_window=window)
+        model = LinformerForTokenClassification(small(dropout=0.0, attention_dropout=0.0, **sizes))
+        optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+        for step in range(101):
+            tokens = torch.randint(4, 45, (64 if step < 100 else 500, 16))
+            labels = nn.functional.pad((tokens[:, :-1] < 24).long(), (1, 0), value=-100)
+            output = model(tokens, labels=labels)
+            optimizer.zero_grad()
+            output.loss.backward()
+            optimizer.step()
+        accuracies.append(float((output.logits.argmax(-1) == labels)[:, 1:].float().mean()))
+    assert accuracies[1] > 0.995 and accuracies[0] < 0.9
