@@ -4,12 +4,13 @@ import argparse
 from pathlib import Path
 
 from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
+from ..data.task_sources import VALID_SHARE as HELD_OUT
 from ..data.task_sources import TaskFiles, open_own, open_source
 from ..data.tasks import OWN, TASKS, Task
 from ..data.tokenizer_files import TokenizerFiles
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
 from ..files import check_data_path, check_new_folder
-from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation, tokenizer_files
+from .parsers import add_columns, add_command, add_subcommands, add_tokenizer, add_truncation, tokenizer_files
 
 SOURCE = (
     "file, folder or glob of text (a blank line between documents), JSON lines or parquet, also compressed (.gz, .bz2, "
@@ -130,22 +131,16 @@ def _add_own(subcommands) -> None:
         OWN,
         "prepare your own task of text classification",
         "prepare own data/own --train a.csv --valid b.csv --text-column text --label-column label --tokenizer M",
-        description="Files are TSV (without quoting) or CSV with a header, JSON lines or parquet.",
+        description="Files are TSV (without quoting) or CSV with a header, JSON lines or parquet. `finetune FILE` does "
+        "the same for its checkpoint.",
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     parser.add_argument(
         "--train", required=True, metavar="FILE", help="training file; its labels, sorted, are the classes"
     )
-    parser.add_argument("--valid", required=True, metavar="FILE", help="validation file")
-    parser.add_argument(
-        "--text-column",
-        action="append",
-        default=[],
-        required=True,
-        metavar="COLUMN",
-        help="column of the text; repeat for pairs",
-    )
-    parser.add_argument("--label-column", required=True, metavar="COLUMN", help="column of the label")
+    held_out = f"validation file (default: {100 * HELD_OUT:g} % of the training rows, by the hash of their text)"
+    parser.add_argument("--valid", metavar="FILE", help=held_out)
+    add_columns(parser)
     _add_rows(parser)
     parser.set_defaults(run=_own)
 
@@ -175,7 +170,7 @@ def _task(options: argparse.Namespace) -> str:
 
 def _own(options: argparse.Namespace) -> str:
     _check_out(options.out)
-    return _prepare(*open_own(options.train, options.valid, options.text_column, options.label_column), options)
+    return _prepare(*open_own(options.train, options.valid, options.text_column or (), options.label_column), options)
 
 
 def _check_out(out: Path) -> None:

@@ -123,6 +123,14 @@ def format_unit(name: str) -> str:
     return " %" if name == "accuracy" else ""
 
 
+def warn_of_chance(scores: Scores) -> list[str]:
+    """A line if the interval of the accuracy is not above the share of the most frequent of several labels."""
+    majority = scores["majority"]
+    if majority is None or majority == 1 or scores["scores"]["accuracy"]["interval"][0] > majority:
+        return []
+    return [f"warning: always predicting the most frequent label, with {100 * majority:.1f} %, may be as accurate"]
+
+
 def format_scores(scores: Scores, names: Sequence[str]) -> list[str]:
     """Lines of the printed report."""
     majority = f", {100 * scores['majority']:.1f} % of them with the most frequent label" if names else ""
@@ -132,6 +140,7 @@ def format_scores(scores: Scores, names: Sequence[str]) -> list[str]:
         title = "macro f1" if name == "f1" and len(names) > 2 else name
         interval = f"{100 * CONFIDENCE:.0f} % interval {low} to {high}"
         lines.append(f"{title:<10}{value:>9}{format_unit(name)}   {interval}")
+    lines += warn_of_chance(scores)
     if not names:
         return lines
     width = max([8, *map(len, names)]) + 2

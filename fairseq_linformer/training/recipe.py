@@ -15,6 +15,8 @@ CONFIG = CONFIGS / "finetune" / "base.yaml"
 LR, BATCH_SIZE, EPOCHS, SEED, WARMUP = 1e-5, 32, 10, 1, 0.06
 GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
 """RoBERTa's learning rates for GLUE, and its number of seeds."""
+LR_FACTORS = ((768, 1), (256, 10), (0, 50))
+"""Least width of a model, and the factor of its learning rate."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,11 @@ class Recipe:
             f"lr_scheduler.total_num_update={updates}",
             f"lr_scheduler.warmup_updates={round(WARMUP * updates)}",
         ]
+
+
+def scale_lr(lr: float, width: int) -> float:
+    """A learning rate of RoBERTa's, which is for a width of 768 or more, for a model of another width."""
+    return float(f"{lr * next(factor for least, factor in LR_FACTORS if width >= least):g}")
 
 
 def run_names(name: str, recipes: Sequence[Recipe]) -> list[str]:

@@ -77,7 +77,11 @@ def test_numpy_scalar_in_a_checkpoint_is_loaded(masked_lm, tmp_path):
 def test_a_run_folder_means_its_scored_else_best_else_last_checkpoint(tmp_path):
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
-    assert find_checkpoint(str(tmp_path)) == str(tmp_path)  # maybe of a model of transformers
+    with pytest.raises(ValueError, match="has neither a checkpoint nor"):
+        find_checkpoint(str(tmp_path))
+    (tmp_path / "transformers").mkdir()
+    (tmp_path / "transformers/config.json").touch()
+    assert find_checkpoint(str(tmp_path / "transformers")) == str(tmp_path / "transformers")
     for name in ("checkpoint_last.pt", "checkpoint_best.pt"):
         (checkpoints / name).touch()
         assert find_checkpoint(str(tmp_path)) == find_checkpoint(str(checkpoints)) == str(checkpoints / name)
