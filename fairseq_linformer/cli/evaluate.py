@@ -134,23 +134,31 @@ def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
 def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     from ..checkpoints.files import is_fairseq_checkpoint
     from ..data.tasks import TASKS
-    from ..evaluation.encoded_rows import is_prepared
+    from ..evaluation.encoded_rows import encode_rows, is_prepared, read_published_rows
     from ..evaluation.evaluate import evaluate, format_report
-    from ..evaluation.example_files import STDIN
+    from ..evaluation.example_files import STDIN, read_examples
 
-    name = options.input
-    if name not in TASKS and name != STDIN and not is_prepared(name) and not Path(name).is_file():
+    name, split, truncated, total = options.input, options.split or "valid", options.stride is None, None
+    kind = "a task" if name in TASKS else "a prepared folder" if is_prepared(name) else "a file"
+    if kind == "a file" and name != STDIN and not Path(name).is_file():
         known = ", ".join(TASKS)
         raise ValueError(f"unknown task or file {name!r}; choose from {known}, a prepared folder or a file")
-    kind = "a task" if name in TASKS else "a prepared folder" if is_prepared(name) else "a file"
     _check_options(options, INPUTS, kind, name)
     if kind == "a prepared folder" and not is_fairseq_checkpoint(options.checkpoint):
-        raise ValueError(
-            f"{name} has fairseq's token IDs, which {options.checkpoint} cannot read; pass the task with --source, or "
-            "a file"
-        )
+        tokens = f"{name} has fairseq's token IDs, which {options.checkpoint} cannot read"
+        raise ValueError(f"{tokens}; pass the task with --source, or a file")
     classifier = _open_classifier(options)
-    total, rows = _open_rows(options, classifier, kind)
+    if kind == "a task":
+        published = read_published_rows(TASKS[name], options.source or "hub", split)
+        total, rows = len(published), encode_rows(classifier, published, TASKS[name], truncated)
+    elif kind == "a prepared folder":
+        from ..evaluation.fairseq_classifier import read_prepared_rows
+
+        total, rows = read_prepared_rows(classifier, name, split)
+    else:
+        inputs, columns = classifier.num_inputs if truncated else 1, (options.text_column or (), options.label_column)
+        examples = read_examples(name, options.format, *columns, inputs, classifier.columns)
+        rows = encode_rows(classifier, examples, truncated=truncated)
     limits = explicit_options(options, ("max_tokens", "stride"))
     result = evaluate(classifier, rows, options.predictions, total=total, **limits)
     return result, format_report(result)
@@ -181,25 +189,6 @@ def _open_classifier(options: argparse.Namespace) -> Any:
         return OnnxClassifier(checkpoint)
     _check_options(options, MODELS, "a model of transformers", checkpoint)
     return TransformersClassifier(checkpoint, _choose_device(options), options.max_positions)
-
-
-def _open_rows(options: argparse.Namespace, classifier: Any, kind: str) -> tuple[int | None, Any]:
-    """The number of rows, or None if unknown, and the rows."""
-    from ..data.tasks import TASKS
-    from ..evaluation.encoded_rows import encode_rows, read_published_rows
-    from ..evaluation.example_files import read_examples
-
-    name, split, truncated = options.input, options.split or "valid", options.stride is None
-    if kind == "a task":
-        published = read_published_rows(TASKS[name], options.source or "hub", split)
-        return len(published), encode_rows(classifier, published, TASKS[name], truncated)
-    if kind == "a prepared folder":
-        from ..evaluation.fairseq_classifier import read_prepared_rows
-
-        return read_prepared_rows(classifier, name, split)
-    inputs, columns = classifier.num_inputs if truncated else 1, (options.text_column or (), options.label_column)
-    examples = read_examples(name, options.format, *columns, inputs, classifier.columns)
-    return None, encode_rows(classifier, examples, truncated=truncated)
 
 
 def _choose_device(options: argparse.Namespace) -> str:

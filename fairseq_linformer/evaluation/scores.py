@@ -88,28 +88,17 @@ def _score(value: float, interval: Sequence[float]) -> dict[str, Any]:
 
 def _calibration(targets: np.ndarray, probabilities: np.ndarray) -> dict[str, Any]:
     """Expected calibration error (Guo et al. 2017, equation 3), mean negative log-likelihood in nats, and squared error
-    of the probabilities, summed over classes (Brier 1950); rows by confidence, the probability of the predicted class.
+    of the probabilities, summed over classes (Brier 1950); bins by confidence, the probability of the predicted class.
     """
     confidence, is_correct = probabilities.max(1), probabilities.argmax(1) == targets
     bin_of = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    rows, sums, correct = (np.bincount(bin_of, weights, BINS) for weights in (None, confidence, is_correct))
-    bins = [
-        {
-            "low": i / BINS,
-            "high": (i + 1) / BINS,
-            "rows": int(rows[i]),
-            "confidence": float(sums[i] / rows[i]) if rows[i] else None,
-            "accuracy": float(correct[i] / rows[i]) if rows[i] else None,
-        }
-        for i in range(BINS)
-    ]
+    sums, correct = (np.bincount(bin_of, weights, BINS) for weights in (confidence, is_correct))
     likelihood = metrics.log_loss(targets, probabilities, labels=range(probabilities.shape[1]))
     label = np.eye(probabilities.shape[1])[targets]
     return {
         "expected_error": float(np.abs(sums - correct).sum() / len(targets)),
         "negative_log_likelihood": float(likelihood),
         "brier": float(((probabilities - label) ** 2).sum(1).mean()),
-        "bins": bins,
     }
 
 

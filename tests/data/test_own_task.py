@@ -113,4 +113,4 @@ def test_labels_of_held_out_rows_are_classes(tmp_path):
             if any(row.label == "rare" for row in source.read_rows("valid")):
                 break
     assert task.class_names == ["bad", "good", "rare", "so so"]
-    assert [row.label for row in read_task_rows(task, source, "valid")] == ["rare"]
+    assert "rare" in [row.label for row in read_task_rows(task, source, "valid")]

@@ -25,8 +25,6 @@ def test_scores_of_four_rows():
     assert calibration["expected_error"] == pytest.approx((0.35 + 0.75 + 0.15 + 0.05) / 4)
     assert calibration["negative_log_likelihood"] == pytest.approx(-np.log([0.95, 0.85, 0.25, 0.65]).mean())
     assert calibration["brier"] == pytest.approx(2 * (0.05**2 + 0.15**2 + 0.75**2 + 0.35**2) / 4)
-    assert [each["rows"] for each in calibration["bins"]] == [0] * 6 + [1] * 4
-    assert calibration["bins"][9] == {"low": 0.9, "high": 1.0, "rows": 1, "confidence": 0.95, "accuracy": 1.0}
 
 
 def test_interval_of_accuracy_is_wilsons():
