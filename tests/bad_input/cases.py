@@ -129,7 +129,7 @@ CASES: list[Case] = [
         "",
         """
         sst-3 mlm/model.pt -> unknown task or file 'sst-3'; choose from sst-2.* a file
-        glue mlm/model.pt -> glue must be a folder that `prepare` wrote, or have one of train.tsv
+        bad/folder mlm/model.pt -> bad/folder must be a folder that `prepare` wrote, or have .* train.tsv, train.csv
         bad/empty.csv mlm/model.pt -> empty.csv has no rows
         rows.tsv mlm/model.pt -> rows.tsv has only 2 rows.*--valid
         rows.tsv mlm/model.pt --text-column review -> no column review; choose from sentence, label
