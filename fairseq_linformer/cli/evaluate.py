@@ -166,7 +166,7 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
 
 def _check_options(options: argparse.Namespace, table: Applicable, kind: str, name: str) -> None:
     """Raise ValueError if an option is set that applies to another kind of input or model only."""
-    for option in explicit_options(options, {option for known in table.values() for option in known}):
+    for option in explicit_options(options, sorted({option for known in table.values() for option in known})):
         if option not in table[kind]:
             others = ", ".join(other for other, known in table.items() if option in known)
             raise ValueError(f"{flag_of(option)} applies to {others}, not to {kind} ({name})")

@@ -1,4 +1,15 @@
-"""Hyperparameters: RoBERTa's published settings (Liu et al. 2019, Table 10), and grids over them."""
+"""Hyperparameters: RoBERTa's published settings (Liu et al. 2019, Table 10), and grids over them.
+
+RoBERTa's learning rates are for a width of 768 or 1,024, and leave smaller models at chance. MiniLM and its Linformers,
+of width 384, were finetuned at 1e-4 (results/table_2/encoder.json). A model of width 128 (configs/pretrain/run/tiny.yaml
+after 3,200 updates on Wikipedia), finetuned with batches of 32 for 10 epochs on 3,000 rows of SST-2, has these
+accuracies on the 872 development rows, of which 50.9 % have the most frequent label (one seed, 95 % intervals):
+
+    1e-5   50.9 % (47.6 to 54.2)
+    1e-4   63.5 % (60.3 to 66.7)
+    5e-4   69.7 % (66.6 to 72.7)
+    1e-3   70.6 % (67.5 to 73.6)
+"""
 
 import itertools
 import math
@@ -74,7 +85,11 @@ class Recipe:
 
 
 def scale_lr(lr: float, width: int) -> float:
-    """A learning rate of RoBERTa's, which is for a width of 768 or more, for a model of another width."""
+    """A learning rate of RoBERTa's for a model of another width.
+
+    >>> scale_lr(1e-5, 768), scale_lr(1e-5, 384), scale_lr(1e-5, 128)
+    (1e-05, 0.0001, 0.0005)
+    """
     return float(f"{lr * next(factor for least, factor in LR_FACTORS if width >= least):g}")
 
 

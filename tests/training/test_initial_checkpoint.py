@@ -1,15 +1,19 @@
 """Finetuning starts from all kinds of checkpoints, at any n, with RoBERTa's recipe."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 
 from fairseq_linformer.checkpoints.files import find_checkpoint, read_checkpoint
+from fairseq_linformer.cli import main
 from fairseq_linformer.data.tasks import TASKS
-from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
-from fairseq_linformer.training.recipe import CONFIG, Recipe
+from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint, read_width
+from fairseq_linformer.training.recipe import CONFIG, GRID_LRS, LR, Recipe, scale_lr
 
 from .. import fairseq_commands
+from ..checkpoints.encoders import save_encoder
 
 KINDS = [("ours", None), ("none", 8), ("roberta", 8), ("authors", None)]
 
@@ -64,6 +68,32 @@ def test_recipe_is_robertas(masked_lm, tmp_path):
     assert overrides(120, True)["checkpoint.finetune_from_model"] == "null"
     for task in TASKS:
         assert (CONFIG.parent / "task" / f"{task}.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    "width, rate, grid",
+    [
+        (1024, 1e-5, [1e-5, 2e-5, 3e-5]),
+        (768, 1e-5, [1e-5, 2e-5, 3e-5]),
+        (384, 1e-4, [1e-4, 2e-4, 3e-4]),
+        (128, 5e-4, [5e-4, 1e-3, 1.5e-3]),
+    ],
+)
+def test_learning_rate_of_a_width(width, rate, grid):
+    assert scale_lr(LR, width) == rate and [scale_lr(lr, width) for lr in GRID_LRS] == grid
+
+
+def test_width_of_all_kinds_of_checkpoints(masked_lm, masked_lm_folder, tmp_path):
+    bert = save_encoder(tmp_path / "bert", "bert", True)
+    assert read_width(str(bert)) == json.loads((bert / "config.json").read_text())["hidden_size"]
+    assert read_width(str(masked_lm / "checkpoint_last.pt")) == read_width(str(masked_lm_folder)) == 16
+
+
+def test_an_onnx_folder_is_not_trained(tmp_path):
+    for name in ("model.onnx", "config.json"):
+        (tmp_path / name).touch()
+    with pytest.raises(SystemExit, match="is an ONNX folder, which cannot be trained"):
+        main(["finetune", "sst-2", str(tmp_path)])
 
 
 def test_numpy_scalar_in_a_checkpoint_is_loaded(masked_lm, tmp_path):
