@@ -91,7 +91,7 @@ def find_checkpoint(checkpoint: str) -> str:
         runs, hint = sorted(folder.glob("*/checkpoints")), ""
         if runs:
             hint = f"; choose one of its runs, such as {runs[0].parent}"
-        elif any(folder.rglob(DICTIONARY)):
+        elif any(folder.glob(DICTIONARY)) or any(folder.glob(f"*/{DICTIONARY}")):
             hint = "; it is prepared data"
         raise ValueError(f"{checkpoint} has neither a checkpoint nor a model of transformers, with config.json{hint}")
     return path

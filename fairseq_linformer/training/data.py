@@ -14,7 +14,7 @@ from ..data.truncation import TRUNCATIONS
 from ..evaluation.classifier import LABELS, read_manifest
 from ..evaluation.encoded_rows import is_prepared
 from ..files import check_data_path
-from ..models.datasets import open_dataset
+from ..models.datasets import check_dataset
 from ..models.dictionaries import check_dictionary
 from .initial_checkpoint import InitialCheckpoint
 
@@ -68,7 +68,9 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
     manifest = read_manifest(folder)
     if manifest.get("task", task.name) != task.name:
         raise ValueError(f"{folder} must be a folder of {task.name}, got {manifest['task']}; choose another --data")
-    check_complete(task, folder)
+    for part in (*(f"input{i}" for i in range(task.num_inputs)), *(["label"] if task.classes else [])):
+        for split in task.splits:
+            check_dataset(folder / part / split)
     positions, truncated = manifest.get("max_positions", n), _num_truncated(manifest)
     if positions > n or (positions < n and truncated):
         raise ValueError(
@@ -80,13 +82,6 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
 
 def _num_truncated(manifest: dict[str, Any]) -> int:
     return sum(counts.get("cut", 0) for counts in manifest.get("splits", {}).values())
-
-
-def check_complete(task: Task, folder: Path) -> None:
-    """Raise ValueError if a dataset of a prepared folder is missing or truncated."""
-    for part in (*(f"input{i}" for i in range(task.num_inputs)), *(["label"] if task.classes else [])):
-        for split in task.splits:
-            open_dataset(folder / part / split)
 
 
 def describe_data(folder) -> str:
