@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
-from ..data.task_sources import VALID_SHARE as HELD_OUT
-from ..data.task_sources import TaskFiles, open_own, open_source
+from ..data.task_sources import HELD_OUT_SHARE, TaskFiles, open_own, open_source
 from ..data.tasks import OWN, TASKS, Task
 from ..data.tokenizer_files import TokenizerFiles
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
@@ -138,7 +137,7 @@ def _add_own(subcommands) -> None:
     parser.add_argument(
         "--train", required=True, metavar="FILE", help="training file; its labels, sorted, are the classes"
     )
-    held_out = f"validation file (default: {100 * HELD_OUT:g} % of the training rows, by the hash of their text)"
+    held_out = f"validation file (default: {100 * HELD_OUT_SHARE:g} % of the training rows, by the hash of their text)"
     parser.add_argument("--valid", metavar="FILE", help=held_out)
     add_columns(parser)
     _add_rows(parser)

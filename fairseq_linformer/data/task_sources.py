@@ -20,7 +20,7 @@ MAX_UNUSABLE = 0.01
 """Largest share of a split's rows that may be unusable; official files have a few."""
 VALID_NAMES = ("valid", "validation", "dev")
 """Names of the validation file of a user's folder."""
-VALID_SHARE = 0.1
+HELD_OUT_SHARE = 0.1
 """Share of a user's rows that is held out if there is no validation file."""
 Columns = tuple[tuple[str, ...], str]
 """One or two text columns and their label column."""
@@ -138,7 +138,7 @@ def open_own(train, valid=None, texts: Sequence[str] = (), label: str | None = N
 
     Args:
         train: tabular file, or a folder with ``train`` and maybe ``valid``, ``validation`` or ``dev`` in any format.
-        valid: tabular file; None to hold out ``VALID_SHARE`` of the rows of ``train`` by the hash of their texts, so
+        valid: tabular file; None to hold out ``HELD_OUT_SHARE`` of the rows of ``train`` by the hash of their texts, so
             that equal texts are in the same split.
         texts: columns of one or two texts; empty to recognize them by name, as ``label`` if it is None.
     """
@@ -161,12 +161,12 @@ def open_own(train, valid=None, texts: Sequence[str] = (), label: str | None = N
     description: dict[str, Any] = {"kind": "own files", "text_columns": list(texts), "label_column": label}
     if valid is None:
         checksums = {"train": checksums["train"]}
-        description["kind"] = f"own file, {100 * VALID_SHARE:g} % held out by the hash of the text"
+        description["kind"] = f"own file, {100 * HELD_OUT_SHARE:g} % held out by the hash of the text"
     source = TaskFiles(
         {split: {path.name: path} for split, path in paths.items()},
         Table({}, texts, label),
         {**description, "sha256": checksums},
-        valid_share=VALID_SHARE if valid is None else 0.0,
+        valid_share=HELD_OUT_SHARE if valid is None else 0.0,
     )
     rows = list(source.read_rows("train"))
     check_unusable(source, "train", [row for row in rows if row.problem], len(rows))
