@@ -5,7 +5,10 @@ If fairseq is already imported, as it is with ``--user-dir``, importing this pac
 fairseq, which takes seconds: ``fairseq_linformer.modules`` needs only PyTorch, and data preparation not even that.
 """
 
+import logging
 import sys
+
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)  # importing fairseq suggests tensorboardX
 
 __version__ = "0.3.0"
 

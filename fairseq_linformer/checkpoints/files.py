@@ -12,9 +12,6 @@ from torch import Tensor
 from ..config import LinformerConfig
 from ..data.tokenizer_files import DICTIONARY, find_tokenizer_files
 from ..files import open_atomic, read_json
-from ..models.fairseq_fixes import check_settings, load_weights_only
-from ..models.options import resolve_options, to_linformer_config
-from ..models.shapes import EMBEDDINGS, PADDING_IDX, drop_old_buffers
 from .transformers_loading import WEIGHTS
 
 MODEL = "model.pt"
@@ -38,6 +35,10 @@ def read_checkpoint(path) -> dict[str, Any]:
     Returns:
         What fairseq saved: ``model``, ``cfg``, ``extra_state``, ...
     """
+    # Not at the top: an exported folder is evaluated without fairseq.
+    from ..models.fairseq_fixes import check_settings, load_weights_only
+    from ..models.shapes import drop_old_buffers
+
     if not os.path.isfile(path):
         raise ValueError(f"{path} is not a file; expected a fairseq checkpoint")
     checkpoint = load_weights_only(path)
@@ -80,12 +81,20 @@ def is_fairseq_checkpoint(checkpoint) -> bool:
 
 def find_checkpoint(checkpoint: str) -> str:
     """What a command's CHECKPOINT means: in a run folder the scored checkpoint, else the best, else the last; ``MODEL``
-    in a folder that ``convert`` wrote; another path or hub name is unchanged."""
+    in a folder that ``convert`` wrote; a file, a hub name, or a folder of ``transformers`` or ONNX is unchanged."""
     folder = Path(checkpoint)
     found = [folder / part / name for part in ("checkpoints", "") for name in (BEST, LAST)] + [folder / MODEL]
     if (folder / RESULT).is_file():
         found = [folder / read_json(folder / RESULT)["checkpoint"]]
-    return next((str(path) for path in found if path.is_file()), checkpoint)
+    path = next((str(path) for path in found if path.is_file()), checkpoint)
+    if path == checkpoint and folder.is_dir() and not (folder / "config.json").is_file():
+        runs, hint = sorted(folder.glob("*/checkpoints")), ""
+        if runs:
+            hint = f"; choose one of its runs, such as {runs[0].parent}"
+        elif any(folder.glob(DICTIONARY)) or any(folder.glob(f"*/{DICTIONARY}")):
+            hint = "; it is prepared data"
+        raise ValueError(f"{checkpoint} has neither a checkpoint nor a model of transformers, with config.json{hint}")
+    return path
 
 
 def is_exported(checkpoint) -> bool:
@@ -131,6 +140,9 @@ def resolve_model(options: Mapping[str, Any], state: dict[str, Tensor]) -> tuple
         options: options that are set, among them ``_name`` or ``arch``, and ``max_positions``.
         state: state dict of the model; its embeddings give the size of the dictionary.
     """
+    from ..models.options import resolve_options, to_linformer_config
+    from ..models.shapes import EMBEDDINGS, PADDING_IDX
+
     args = resolve_options(Namespace(**options))
     return args, to_linformer_config(args, state[EMBEDDINGS].size(0), PADDING_IDX)
 

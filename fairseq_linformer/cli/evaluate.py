@@ -2,23 +2,35 @@
 
 import argparse
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .parsers import (
+    add_columns,
     add_command,
     add_device,
     add_tokenizer,
     add_truncation,
     explicit_options,
-    reject_options,
+    flag_of,
     tokenizer_files,
 )
 
-FAIRSEQ_OPTIONS = ("head", "dictionary", "labels", "truncation", "tokenizer")
-FILE_OPTIONS = ("format", "text_column", "label_column")
-ROW_OPTIONS = ("source", *FILE_OPTIONS, "predictions", "max_positions", "stride", *FAIRSEQ_OPTIONS)
-PERPLEXITY_OPTIONS = ("seed", "tokens_per_sample", "mask_prob")
+Applicable = Mapping[str, Sequence[str]]
+"""Options, by what they apply to."""
+_ROWS, _TEXT = ("predictions", "max_positions", "head", "dictionary", "labels"), ("stride", "truncation", "tokenizer")
+INPUTS: Applicable = {
+    "--perplexity": ("split", "seed", "tokens_per_sample", "mask_prob"),
+    "a task": ("source", "split", *_TEXT, *_ROWS),
+    "a prepared folder": ("split", *_ROWS),
+    "a file": ("format", "text_column", "label_column", *_TEXT, *_ROWS),
+}
+MODELS: Applicable = {
+    "a fairseq checkpoint": ("head", "dictionary", "labels", "truncation", "tokenizer", "device"),
+    "a model of transformers": ("max_positions", "device"),
+    "an ONNX folder": (),
+}
 
 
 def add_parser(commands) -> None:
@@ -59,9 +71,7 @@ def add_parser(commands) -> None:
         choices=("tsv", "csv", "jsonl", "parquet", "text"),
         help="text has an input per line, or a pair separated by a tab (default: by the file name; text for -)",
     )
-    inferred = "(default: recognized by name)"
-    rows.add_argument("--text-column", action="append", metavar="COLUMN", help=f"text; repeat for pairs {inferred}")
-    rows.add_argument("--label-column", metavar="COLUMN", help=f"label {inferred}")
+    add_columns(rows)
     rows.add_argument("--predictions", metavar="FILE", help="write predictions to a .tsv or .jsonl file, or -")
     rows.add_argument("--head", metavar="NAME", help="classification head (default: the only one)")
     next_to = "next to CHECKPOINT"
@@ -108,73 +118,77 @@ def _evaluate(options: argparse.Namespace) -> str | None:
 def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
     from ..evaluation.perplexity import compute_perplexity
 
-    reject_options(options, ROW_OPTIONS, "cannot be used with --perplexity")
+    _check_options(options, INPUTS, "--perplexity", options.perplexity)
     settings = explicit_options(options, ("split", "seed", "mask_prob", "max_tokens"))
-    result = compute_perplexity(
-        options.checkpoint,
-        options.perplexity,
-        positions=options.tokens_per_sample,
-        device=_choose_device(options),
-        **settings,
-    )
-    rate = result.tokens / max(result.seconds, 1e-9)
+    positions, device = options.tokens_per_sample, _choose_device(options)
+    result = compute_perplexity(options.checkpoint, options.perplexity, positions=positions, device=device, **settings)
+    rate = result["tokens"] / max(result["seconds"], 1e-9)
     report = (
-        f"perplexity {result.perplexity:.2f} ({result.bits:.4f} bits per masked token), "
-        f"accuracy {100 * result.accuracy:.2f} %: {result.masked:,} of {result.tokens:,} tokens masked, "
-        f"in blocks of {result.positions}, {rate:,.0f} tokens/s"
+        f"perplexity {result['perplexity']:.2f} ({result['bits']:.4f} bits per masked token), "
+        f"accuracy {100 * result['accuracy']:.2f} %: {result['masked']:,} of {result['tokens']:,} tokens masked, "
+        f"in blocks of {result['positions']}, {rate:,.0f} tokens/s"
     )
-    return vars(result), report
+    return result, report
 
 
 def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
+    from ..checkpoints.files import is_fairseq_checkpoint
+    from ..data.tasks import TASKS
+    from ..evaluation.encoded_rows import encode_rows, is_prepared, read_published_rows
     from ..evaluation.evaluate import evaluate, format_report
+    from ..evaluation.example_files import STDIN, read_examples
 
-    reject_options(options, PERPLEXITY_OPTIONS, "needs --perplexity")
+    name, split, truncated, total = options.input, options.split or "valid", options.stride is None, None
+    kind = "a task" if name in TASKS else "a prepared folder" if is_prepared(name) else "a file"
+    if kind == "a file" and name != STDIN and not Path(name).is_file():
+        known = ", ".join(TASKS)
+        raise ValueError(f"unknown task or file {name!r}; choose from {known}, a prepared folder or a file")
+    _check_options(options, INPUTS, kind, name)
+    if kind == "a prepared folder" and not is_fairseq_checkpoint(options.checkpoint):
+        tokens = f"{name} has fairseq's token IDs, which {options.checkpoint} cannot read"
+        raise ValueError(f"{tokens}; pass the task with --source, or a file")
     classifier = _open_classifier(options)
-    total, rows = _open_rows(options, classifier)
+    if kind == "a task":
+        published = read_published_rows(TASKS[name], options.source or "hub", split)
+        total, rows = len(published), encode_rows(classifier, published, TASKS[name], truncated)
+    elif kind == "a prepared folder":
+        from ..evaluation.fairseq_classifier import read_prepared_rows
+
+        total, rows = read_prepared_rows(classifier, name, split)
+    else:
+        inputs, columns = classifier.num_inputs if truncated else 1, (options.text_column or (), options.label_column)
+        examples = read_examples(name, options.format, *columns, inputs, classifier.columns)
+        rows = encode_rows(classifier, examples, truncated=truncated)
     limits = explicit_options(options, ("max_tokens", "stride"))
     result = evaluate(classifier, rows, options.predictions, total=total, **limits)
     return result, format_report(result)
 
 
+def _check_options(options: argparse.Namespace, table: Applicable, kind: str, name: str) -> None:
+    """Raise ValueError if an option is set that applies to another kind of input or model only."""
+    for option in explicit_options(options, sorted({option for known in table.values() for option in known})):
+        if option not in table[kind]:
+            others = ", ".join(other for other, known in table.items() if option in known)
+            raise ValueError(f"{flag_of(option)} applies to {others}, not to {kind} ({name})")
+
+
 def _open_classifier(options: argparse.Namespace) -> Any:
     from ..checkpoints.files import is_fairseq_checkpoint, is_onnx_folder
-    from ..evaluation.classifier import FairseqClassifier, OnnxClassifier, TransformersClassifier
 
     checkpoint = options.checkpoint
     if is_fairseq_checkpoint(checkpoint):
-        reject_options(options, ("max_positions",), f"needs a model of transformers, got {checkpoint}")
+        from ..evaluation.fairseq_classifier import FairseqClassifier  # the others do without fairseq
+
+        _check_options(options, MODELS, "a fairseq checkpoint", checkpoint)
         files = explicit_options(options, ("head", "dictionary", "labels", "truncation"))
         return FairseqClassifier(checkpoint, _choose_device(options), tokenizer=tokenizer_files(options), **files)
-    reject_options(options, FAIRSEQ_OPTIONS, f"needs a fairseq checkpoint, got {checkpoint}")
+    from ..evaluation.classifier import OnnxClassifier, TransformersClassifier
+
     if is_onnx_folder(checkpoint):
-        reject_options(options, ("device", "max_positions"), f"does not apply to the ONNX folder {checkpoint}")
+        _check_options(options, MODELS, "an ONNX folder", checkpoint)
         return OnnxClassifier(checkpoint)
+    _check_options(options, MODELS, "a model of transformers", checkpoint)
     return TransformersClassifier(checkpoint, _choose_device(options), options.max_positions)
-
-
-def _open_rows(options: argparse.Namespace, classifier: Any) -> tuple[int | None, Any]:
-    """The number of rows, or None if unknown, and the rows."""
-    from ..data.tasks import TASKS
-    from ..evaluation import encoded_rows
-    from ..evaluation.example_files import STDIN, read_examples
-
-    name, split, truncated = options.input, options.split or "valid", options.stride is None
-    if name in TASKS:
-        reject_options(options, FILE_OPTIONS, f"does not apply to {name}, which is a task")
-        published = encoded_rows.read_published_rows(TASKS[name], options.source or "hub", split)
-        return len(published), encoded_rows.encode_rows(classifier, published, TASKS[name], truncated)
-    if encoded_rows.is_prepared(name):
-        text_options = ("source", *FILE_OPTIONS, "stride", "truncation", "tokenizer")
-        reject_options(options, text_options, f"does not apply to {name}, which is prepared")
-        return encoded_rows.read_prepared_rows(classifier, name, split)
-    reject_options(options, ("source", "split"), f"does not apply to {name}, which is a file")
-    if name != STDIN and not Path(name).is_file():
-        tasks = ", ".join(TASKS)
-        raise ValueError(f"unknown task or file {name!r}; choose from {tasks}, a prepared folder or a file")
-    inputs = classifier.num_inputs if truncated else 1
-    examples = read_examples(name, options.format, options.text_column or (), options.label_column, inputs)
-    return None, encoded_rows.encode_rows(classifier, examples, truncated=truncated)
 
 
 def _choose_device(options: argparse.Namespace) -> str:

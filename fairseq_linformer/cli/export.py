@@ -33,8 +33,10 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument_group("graph", "With --onnx.").add_argument
     add("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")
     add("--max-positions", type=int, metavar="N", help="longest input in tokens (default: the model's n)")
-    pool = "return features instead of logits: of each token, of the first one, or their mean over all tokens (default: "
-    pool += "logits; none if the model has no trained head)"
+    pool = (
+        "return features instead of logits: of each token, of the first one, or their mean over all tokens (default: "
+        "logits; none if the model has no trained head)"
+    )
     add("--pool", choices=("none", "first", "mean"), help=pool)
     parser.set_defaults(run=_export)
 

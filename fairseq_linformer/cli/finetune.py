@@ -1,11 +1,15 @@
-"""``fairseq-linformer finetune``: a pretrained checkpoint, trained on a task and scored on its development set."""
+"""``fairseq-linformer finetune``: a pretrained checkpoint, trained on a task or on labeled files, and scored."""
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ..data.tasks import OWN, TASKS
-from .parsers import add_command, add_runs, add_tokenizer, add_truncation, tokenizer_files
+from ..data.task_sources import HELD_OUT_SHARE, TaskFiles, open_own
+from ..data.tasks import TASKS, Task
+from .parsers import add_columns, add_command, add_runs, add_tokenizer, add_truncation, reject_options, tokenizer_files
+
+FILE_OPTIONS = ("valid", "text_column", "label_column")
 
 
 def add_parser(commands) -> None:
@@ -13,18 +17,21 @@ def add_parser(commands) -> None:
     parser = add_command(
         commands,
         "finetune",
-        "finetune a pretrained checkpoint on a task and score the best epoch",
+        "finetune a pretrained checkpoint on a task or on your labeled files, and score the best epoch",
         """finetune sst-2 checkpoints/base/checkpoint_best.pt --tokenizer data/gpt2_bpe
-        finetune qqp checkpoint_best.pt --data data/qqp --lr 2e-5 --seed 3
+        finetune reviews.csv checkpoint_best.pt --text-column review --label-column stars
+        finetune data/sst-2 checkpoint_best.pt --lr 2e-5 --seed 3
         finetune sst-2 checkpoint_best.pt --grid --slurm --partition=gpu
-        finetune sst-2 FacebookAI/roberta-base --data data/sst-2-roberta
-        finetune own checkpoint_best.pt --data data/own-task""",
+        finetune sst-2 FacebookAI/roberta-base --data data/sst-2-roberta""",
         description="Rerun to resume. With --slurm any other --OPTION=VALUE is passed to sbatch.",
         allow_abbrev=False,
     )
-    tasks = [*TASKS, OWN]
-    own = f"{OWN} for the one in --data, which `prepare {OWN}` wrote"
-    parser.add_argument("task", choices=tasks, metavar="TASK", help=f"one of {', '.join(TASKS)}; {own}")
+    parser.add_argument(
+        "task",
+        metavar="TASK-OR-FILE",
+        help=f"one of {', '.join(TASKS)}; labeled rows in a file (.tsv, .csv, .jsonl or .parquet), or in a folder with "
+        "the files train and valid; or a folder that `prepare` wrote",
+    )
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
@@ -33,20 +40,25 @@ def add_parser(commands) -> None:
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides of configs/finetune/base.yaml")
     add_runs(parser)
-    parser.add_argument("--name", help="name of the run folder (default: finetune/TASK-CHECKPOINT)")
+    parser.add_argument("--name", help="name of the run folder (default: finetune/TASK-CHECKPOINT or FILE-CHECKPOINT)")
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="device to train on (default: cuda if available or with --slurm)"
     )
     parser.add_argument("--dry-run", action="store_true", help="check everything, but write, train and submit nothing")
     data = parser.add_argument_group("data", "Source and tokenizer are used only to prepare a new folder.")
-    data.add_argument("--data", metavar="FOLDER", help="folder of the task, prepared if missing (default: data/TASK)")
-    data.add_argument("--source", default="hub", metavar="hub|PATH", help="hub, or a folder with the official files")
+    where = "folder of the prepared data, written if missing (default: data/TASK or data/FILE-CHECKPOINT)"
+    data.add_argument("--data", metavar="FOLDER", help=where)
+    data.add_argument("--source", metavar="hub|PATH", help="hub, or a folder with the official files (default: hub)")
+    held_out = f"validation file (default: {100 * HELD_OUT_SHARE:g} % of the rows of FILE, by the hash of their text)"
+    data.add_argument("--valid", metavar="FILE", help=held_out)
+    add_columns(data)
     add_tokenizer(data, default="next to CHECKPOINT")
     add_truncation(data, None, " (default: head)")
     recipe = parser.add_argument_group(
         "recipe", "RoBERTa's by default. Several values, separated by commas, make a grid of all combinations."
     )
-    recipe.add_argument("--lr", type=_list_of(float), metavar="LR,...", help="peak learning rate (default: 1e-5)")
+    rates = "peak learning rate (default: RoBERTa's 1e-5, more for a width below 768)"
+    recipe.add_argument("--lr", type=_list_of(float), metavar="LR,...", help=rates)
     recipe.add_argument("--batch-size", type=_list_of(int), metavar="B,...", help="sentences per update (default: 32)")
     recipe.add_argument(
         "--seed", type=_list_of(int), metavar="S,...", help="seed of head, dropout and shuffling (default: 1)"
@@ -62,7 +74,7 @@ def add_parser(commands) -> None:
     recipe.add_argument(
         "--grid",
         action="store_true",
-        help="RoBERTa's grid: --lr 1e-5,2e-5,3e-5 and --seed 1,2,3,4,5, unless they are set",
+        help="RoBERTa's grid: 1, 2 and 3 times the default --lr, and --seed 1,2,3,4,5, unless they are set",
     )
     parser.add_argument("--slurm", action="store_true", help="submit to Slurm; rerun without --slurm to report")
     parser.set_defaults(run=_finetune)
@@ -78,31 +90,38 @@ def _list_of(kind: Callable) -> Callable[[str], list]:
 def _finetune(options: argparse.Namespace) -> str:
     import torch
 
-    from ..checkpoints.files import find_checkpoint
+    from ..checkpoints.files import find_checkpoint, is_onnx_folder
     from ..training import recipe
-    from ..training.data import open_own_task
     from ..training.finetune import FinetuningJob, default_name, finetune, submit
+    from ..training.initial_checkpoint import read_width
 
-    checkpoint, data = find_checkpoint(options.checkpoint), options.data or f"data/{options.task}"
-    task = open_own_task(data) if options.task == OWN else TASKS[options.task]
-    lrs, seeds = (recipe.GRID_LRS, recipe.GRID_SEEDS) if options.grid else ((recipe.LR,), (recipe.SEED,))
-    batch_sizes = options.batch_size or (recipe.BATCH_SIZE,)
-    recipes = recipe.build_grid(options.lr or lrs, batch_sizes, options.seed or seeds, options.max_epoch)
+    checkpoint = find_checkpoint(options.checkpoint)
+    if is_onnx_folder(checkpoint):
+        raise ValueError(f"{checkpoint} is an ONNX folder, which cannot be trained; pass what it was exported from")
+    task, source, label = _open_task(options)
+    own_label = default_name(label, checkpoint)
+    lrs, seeds = options.lr, options.seed or (recipe.GRID_SEEDS if options.grid else (recipe.SEED,))
+    if not lrs:
+        width = read_width(checkpoint)
+        lrs = [recipe.scale_lr(lr, width) for lr in (recipe.GRID_LRS if options.grid else (recipe.LR,))]
+        print(f"learning rate for a width of {width}: {', '.join(f'{lr:g}' for lr in lrs)}", file=sys.stderr)
+    recipes = recipe.build_grid(lrs, options.batch_size or (recipe.BATCH_SIZE,), seeds, options.max_epoch)
     grid = "-grid" if options.grid or len(recipes) > 1 else ""
-    name = options.name or default_name(task, checkpoint, options.from_scratch) + grid
+    scratch = "-from-scratch" if options.from_scratch else ""
+    name = options.name or f"finetune/{own_label}{scratch}{grid}"
     device = options.device or ("cuda" if options.slurm else _find_device(Path(options.runs) / name))
     job = FinetuningJob(
         task,
         checkpoint,
         recipes,
         name,
-        data,
+        options.data or "data/" + (own_label if isinstance(source, TaskFiles) else label),
         options.runs,
         options.max_positions,
         options.from_scratch,
         device or ("cuda" if torch.cuda.is_available() else "cpu"),
         tuple(options.overrides),
-        options.source,
+        source,
         tokenizer_files(options),
         options.truncation,
     )
@@ -113,6 +132,27 @@ def _finetune(options: argparse.Namespace) -> str:
         unfinished = len(recipes) - len(results)
         return f"{name}: valid; unfinished runs: {unfinished} of {len(recipes)}; nothing was written"
     return "\n".join(_report(task, results, Path(options.runs) / name, recipes))
+
+
+def _open_task(options: argparse.Namespace) -> tuple[Task, str | TaskFiles, str]:
+    """The task, the source of its rows, and the name of either for folders."""
+    from ..evaluation.encoded_rows import is_prepared, read_prepared_task
+
+    given, path = options.task, Path(options.task)
+    if given in TASKS:
+        reject_options(options, FILE_OPTIONS, f"does not apply to {given}, which is a task")
+        return TASKS[given], options.source or "hub", given
+    if is_prepared(path):
+        reject_options(options, ("data", "source", *FILE_OPTIONS), f"does not apply to {given}, which is prepared")
+        if not (task := read_prepared_task(path)):
+            raise ValueError(f"{given} does not say its task; pass it, with --data {given}")
+        options.data = given
+        return task, "hub", path.resolve().name
+    if not path.exists():
+        raise ValueError(f"unknown task or file {given!r}; choose from {', '.join(TASKS)}, a file or a folder")
+    reject_options(options, ("source",), f"does not apply to {given}, whose rows are your own")
+    task, files = open_own(path, options.valid, options.text_column or (), options.label_column)
+    return task, files, path.resolve().name if path.is_dir() else path.stem
 
 
 def _find_device(folder: Path) -> str | None:
@@ -128,6 +168,7 @@ def _find_device(folder: Path) -> str | None:
 
 
 def _report(task, results, folder: Path, recipes) -> list[str]:
+    from ..evaluation.scores import warn_of_chance
     from ..training.ranking import format_headline, format_table, median_run, rank_settings
 
     result, lines = results[0], []
@@ -137,5 +178,6 @@ def _report(task, results, folder: Path, recipes) -> list[str]:
         lines = [*format_table(task, rank_settings(task, results)), f"median run, seed {result['recipe']['seed']}:"]
     for split, scores in result["splits"].items():
         lines.append(f"{task.name} {split}: {', '.join(format_headline(task, result, split))}; {scores['rows']:,} rows")
+        lines += [f"{warning}; try another --lr, more epochs or more rows" for warning in warn_of_chance(scores)]
     epoch = "last" if task.valid_is_test else "best"
     return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]

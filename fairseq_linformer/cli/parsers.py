@@ -150,6 +150,13 @@ def tokenizer_files(options: argparse.Namespace) -> TokenizerFiles | None:
     return open_tokenizer_files(options.tokenizer) if options.tokenizer else None
 
 
+def add_columns(parser: Any) -> None:
+    """Add ``--text-column`` and ``--label-column``."""
+    inferred = "(default: recognized by name)"
+    parser.add_argument("--text-column", action="append", metavar="COLUMN", help=f"text; repeat for pairs {inferred}")
+    parser.add_argument("--label-column", metavar="COLUMN", help=f"label {inferred}")
+
+
 def add_truncation(parser: Any, default: str | None, note: str = "") -> None:
     """Add ``--truncation``."""
     parser.add_argument(

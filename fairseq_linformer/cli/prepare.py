@@ -4,12 +4,12 @@ import argparse
 from pathlib import Path
 
 from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
-from ..data.task_sources import open_own, open_source
+from ..data.task_sources import HELD_OUT_SHARE, open_own, open_source
 from ..data.tasks import OWN, TASKS, Task
 from ..data.tokenizer_files import open_tokenizer_files
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
 from ..files import check_data_path, check_new_folder
-from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation
+from .parsers import add_columns, add_command, add_subcommands, add_tokenizer, add_truncation
 
 SOURCE = (
     "file, folder or glob of text (a blank line between documents), JSON lines or parquet, also compressed (.gz, .bz2, "
@@ -113,14 +113,14 @@ def _add_own(subcommands) -> None:
         OWN,
         "prepare your own task of text classification",
         "prepare own data/own --train a.csv --valid b.csv --text-column text --label-column label --tokenizer M",
-        description="Files are TSV (without quoting) or CSV with a header, JSON lines or parquet.",
+        description="Files are TSV (without quoting) or CSV with a header, JSON lines or parquet. `finetune FILE` does "
+        "the same for its checkpoint.",
     )
     add = parser.add_argument
     add("--train", required=True, metavar="FILE", help="training file; its labels, sorted, are the classes")
-    add("--valid", required=True, metavar="FILE", help="validation file")
-    text = "column of the text; repeat for pairs"
-    add("--text-column", action="append", required=True, metavar="COLUMN", help=text)
-    add("--label-column", required=True, metavar="COLUMN", help="column of the label")
+    held_out = f"validation file (default: {100 * HELD_OUT_SHARE:g} % of the training rows, by the hash of their text)"
+    add("--valid", metavar="FILE", help=held_out)
+    add_columns(parser)
     _add_rows(parser)
 
 
@@ -143,7 +143,7 @@ def _prepare(options: argparse.Namespace) -> str:
 
     _check_out(options.out)
     if options.data == OWN:
-        task, source = open_own(options.train, options.valid, options.text_column, options.label_column)
+        task, source = open_own(options.train, options.valid, options.text_column or (), options.label_column)
     else:
         task = TASKS[options.data]
         source = open_source(task, options.source)

@@ -1,12 +1,12 @@
-"""Classifiers of sentences and sentence pairs: fairseq checkpoints, models of ``transformers``, and ONNX folders.
+"""Classifiers of sentences and sentence pairs: the interface, models of ``transformers``, and ONNX folders.
+
+Nothing here needs fairseq; ``fairseq_classifier.py`` is for its checkpoints.
 
 B rows, n positions, C classes (1 for regression)
 """
 
 import os
-import sys
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checkpoints.files import ONNX_GRAPH, find_companions, get_cfg_section, open_session
-from ..checkpoints.models import build_model, open_checkpoint
+from ..checkpoints.files import ONNX_GRAPH, open_session
 from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
 from ..data.manifest import MANIFEST
-from ..data.tokenizer import Tokenizer, load_tokenizer
-from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_tokenizer_files
-from ..data.truncation import TRUNCATIONS, truncate
+from ..data.task_sources import Columns
+from ..data.tokenizer_files import DICTIONARY
 from ..errors import silence_transformers
 from ..files import read_json
-from ..models.dictionaries import check_dictionary, read_labels
-from ..models.shapes import EMBEDDINGS, PADDING_IDX, choose_head, max_positions
 
 LABELS = f"label/{DICTIONARY}"
 """The labels, next to a checkpoint."""
@@ -44,12 +40,14 @@ class Classifier:
         names: class names; empty for a regression head.
         max_positions: n.
         num_inputs: sentences per row, 1 or 2; None if unknown.
+        columns: of the user's own files that it was trained on; None for other data.
     """
 
     path: Path
     names: list[str]
     max_positions: int
     num_inputs: int | None = None
+    columns: Columns | None = None
 
     @property
     def is_score(self) -> bool:
@@ -63,100 +61,6 @@ class Classifier:
     def logits(self, batch: Sequence[Encoding]) -> Tensor:
         """(B, C) in float32, on the CPU."""
         raise NotImplementedError
-
-
-class FairseqClassifier(Classifier):
-    """A fairseq model with a classification head, its labels and its tokenizer.
-
-    Args:
-        checkpoint: path of a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code.
-        head: name of the classification head; None if there is only one.
-        dictionary: ``dict.txt``; None for the one next to the checkpoint.
-        labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` next to the checkpoint.
-        truncation: ``head`` or ``head+tail``, for inputs longer than n; None for that in the manifest next to the
-            checkpoint.
-        tokenizer: files of the tokenizer, which only ``encode`` needs; None for those next to the checkpoint.
-
-    Attributes:
-        dictionary: path of the model's ``dict.txt``.
-        has_default_names: whether the names are class indices because there is no label dictionary.
-    """
-
-    def __init__(
-        self,
-        checkpoint,
-        device: str = "cpu",
-        head: str | None = None,
-        dictionary=None,
-        labels=None,
-        truncation: str | None = None,
-        tokenizer: TokenizerFiles | None = None,
-    ):
-        self.path, self.device = Path(checkpoint), torch.device(device)
-        opened = open_checkpoint(checkpoint)
-        state, self._task = opened["model"], get_cfg_section(opened, "task")
-        name = choose_head(state, head, self.path)
-        if name is None:
-            raise ValueError(f"{self.path} has no classification head; train one with `fairseq-linformer finetune`")
-        self._head, self._tokenizer_files = name, tokenizer
-        self.max_positions, self._vocab_size = max_positions(state), state[EMBEDDINGS].size(0)
-        manifest = read_manifest(self.path.parent)
-        self._truncation = truncation or manifest.get("cut", TRUNCATIONS[0])
-        self.num_inputs = manifest.get("num_inputs")
-        self._companions = find_companions(self.path, opened)
-        self.dictionary = Path(dictionary) if dictionary else self._companions / DICTIONARY
-        if dictionary:
-            self.check_dictionary(self.dictionary)
-        self.model = build_model(opened, name).to(self.device).eval()
-        classes = self.model.classification_heads[name].out_proj.out_features
-        is_score = bool(self._task.get("regression_target"))
-        if labels and is_score:
-            raise ValueError(f"--labels {labels} does not apply to {self.path}, whose head predicts a score")
-        default_labels = self.path.parent / LABELS
-        self.has_default_names = not (is_score or labels or default_labels.is_file())
-        if self.has_default_names:
-            self.names = [str(i) for i in range(classes)]
-            print(f"no {LABELS} next to {self.path}; --labels FILE names its classes", file=sys.stderr)
-        else:
-            self.names = [] if is_score else read_labels(labels or default_labels, classes)
-
-    def check_dictionary(self, path: Path) -> None:
-        """Raise ValueError if ``dict.txt`` is missing or is not the model's."""
-        check_dictionary(path, self._vocab_size, self.path, same_as=[self.dictionary])
-
-    @cached_property
-    def _tokenizer(self) -> Tokenizer:
-        self.check_dictionary(self.dictionary)
-        if not (files := self._tokenizer_files or find_tokenizer_files(self._companions)):
-            raise ValueError(f"there is no tokenizer ({FILES_TEXT}) next to {self.path}; pass --tokenizer")
-        return load_tokenizer(files, self.dictionary)
-
-    def encode(self, rows: Sequence[tuple[str, ...]], truncated: bool) -> list[Encoding]:
-        ids, sizes = zip(*(self._tokenizer.encode(column) for column in zip(*rows)))
-        if truncated:
-            ids, sizes, _ = truncate(ids, sizes, self.max_positions, self._truncation)
-        return self.join_inputs([np.split(text, np.cumsum(size)[:-1]) for text, size in zip(ids, sizes)])
-
-    def join_inputs(self, inputs: Sequence[Sequence[np.ndarray]]) -> list[Encoding]:
-        """Join the sentences of each row as fairseq's task does: ``<s> a </s>``, ``<s> a </s> </s> b </s>``.
-
-        Args:
-            inputs: token IDs of each row, ending with </s>, for each of one or two sentences.
-        """
-        starts, rows = (self._task.get("init_token", 0), self._task.get("separator_token", 2)), []
-        for row in zip(*inputs):
-            tokens = [token for start, text in zip(starts, row) for token in (start, *text.tolist())]
-            rows.append({"input_ids": [token for token in tokens if token is not None]})
-        return rows
-
-    @torch.inference_mode()
-    def logits(self, batch: Sequence[Encoding]) -> Tensor:
-        longest = max(len(row["input_ids"]) for row in batch)
-        tokens = torch.full((len(batch), longest), PADDING_IDX)
-        for i, row in enumerate(batch):
-            tokens[i, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
-        logits, _ = self.model(tokens.to(self.device), features_only=True, classification_head_name=self._head)
-        return logits.float().cpu()
 
 
 class TransformersClassifier(Classifier):

@@ -1,4 +1,4 @@
-"""Encoded rows: from examples of a file or a task, or from a folder written by ``prepare``."""
+"""Encoded rows: examples of a file or a task as model inputs. Those of a prepared folder need fairseq."""
 
 import math
 import sys
@@ -12,9 +12,7 @@ from ..data.tables import Row
 from ..data.task_sources import check_unusable, open_source, read_task_rows
 from ..data.tasks import OWN, TASKS, Task, own_task
 from ..data.tokenizer_files import DICTIONARY
-from ..models.datasets import open_dataset
-from ..models.dictionaries import read_dictionary, read_labels
-from .classifier import LABELS, Classifier, Encoding, FairseqClassifier, read_manifest
+from .classifier import Classifier, Encoding, read_manifest
 
 T = TypeVar("T")
 _CHUNK_ROWS = 1000
@@ -134,48 +132,16 @@ def is_prepared(path) -> bool:
     return all((Path(path) / "input0" / name).is_file() for name in (DICTIONARY, "train.idx", "train.bin"))
 
 
+def check_split(folder: Path, split: str) -> None:
+    """Raise ValueError unless a folder has the binarized files of a split."""
+    known = sorted(path.stem for path in folder.glob("*.idx"))
+    if split not in known:
+        raise ValueError(f"unknown --split {split!r} of {folder}; choose from {', '.join(known)}")
+
+
 def read_prepared_task(folder) -> Task | None:
     """The task named by a folder's manifest, or None. Raises ValueError if the manifest is damaged."""
     manifest = read_manifest(folder)
     if manifest.get("task") == OWN:
         return own_task(manifest["classes"], manifest["num_inputs"])
     return TASKS.get(manifest.get("task", ""))
-
-
-def read_prepared_rows(classifier: Classifier, folder, split: str) -> tuple[int, Iterator[EncodedRow]]:
-    """The number of rows, and the rows, of a folder written by ``prepare`` or fairseq's own scripts.
-
-    The classes of a model without label names get the names of the folder, which is assumed to be that of its training.
-    """
-    folder = Path(folder)
-    if not isinstance(classifier, FairseqClassifier):
-        raise ValueError(
-            f"{folder} has fairseq's token IDs, which {classifier.path} cannot read; pass the task with --source, or a "
-            "file"
-        )
-    classifier.check_dictionary(folder / "input0" / DICTIONARY)
-    inputs = [open_dataset(path / split) for path in sorted(folder.glob("input[01]"))]
-    if classifier.is_score:
-        labels = (folder / "label" / f"{split}.label").read_text().splitlines()
-    else:
-        if classifier.has_default_names:
-            classifier.names = read_labels(folder / LABELS, len(classifier.names))
-        dictionary = read_dictionary(folder / LABELS)
-        classes = open_dataset(folder / "label" / split)
-        labels = [dictionary[int(classes[i][0])] for i in range(len(classes))]
-    if len({len(labels), *map(len, inputs)}) > 1:
-        raise ValueError(
-            f"the inputs and labels of {split} in {folder} must have equally many rows, got "
-            f"{', '.join(f'{len(part):,}' for part in (*inputs, labels))}; prepare the data again"
-        )
-    if prepared := read_manifest(folder).get("splits", {}).get(split, {}).get("cut"):
-        print(f"{prepared:,} of {len(labels):,} rows were truncated when they were prepared", file=sys.stderr)
-    target_of, n = build_target_lookup(classifier), classifier.max_positions
-
-    def rows() -> Iterator[EncodedRow]:
-        for i, label in enumerate(labels):
-            (encoded,) = classifier.join_inputs([[dataset[i].numpy()] for dataset in inputs])
-            ids, location = encoded["input_ids"], f"{folder} {split}:{i + 1}"
-            yield EncodedRow(location, {"input_ids": ids[:n]}, target_of(location, label), max(0, len(ids) - n))
-
-    return len(labels), rows()

@@ -2,8 +2,8 @@
 
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,30 +16,9 @@ from ..models.datasets import check_dataset
 from ..models.dictionaries import check_dictionary
 from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import progress_bar
+from .encoded_rows import check_split
 
 SEED = 1
-
-
-@dataclass(frozen=True)
-class Perplexity:
-    """The result of ``compute_perplexity``.
-
-    Attributes:
-        perplexity: 2 to the power of ``bits``.
-        bits: mean negative log2 probability of the true token, per masked token.
-        accuracy: share of the masked tokens that the model ranks first.
-        masked, tokens: number of predicted tokens, and of all tokens.
-        positions: tokens per block.
-        seconds: time spent in the model.
-    """
-
-    perplexity: float
-    bits: float
-    accuracy: float
-    masked: int
-    tokens: int
-    positions: int
-    seconds: float
 
 
 def compute_perplexity(
@@ -51,7 +30,7 @@ def compute_perplexity(
     mask_prob: float = 0.15,
     max_tokens: int = 4096,
     device: str = "cpu",
-) -> Perplexity:
+) -> dict[str, Any]:
     """Compute the perplexity that ``fairseq-validate`` reports with the same seed.
 
     The text is split into blocks of ``positions`` tokens, as by fairseq's ``masked_lm`` with ``--sample-break-mode
@@ -62,6 +41,11 @@ def compute_perplexity(
         checkpoint: path of a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code.
         data: folder with ``dict.txt`` and the split, as written by ``prepare pretraining`` or ``fairseq-preprocess``.
         positions: tokens per block; None for the model's n. To compare models of different n, use the same value.
+
+    Returns:
+        ``perplexity``, 2 to the power of ``bits``; ``bits``, the mean negative log2 probability of the true token per
+        masked token; ``accuracy``, the share of the masked tokens that the model ranks first; ``masked`` and
+        ``tokens``, the number of predicted and of all tokens; ``positions``; and ``seconds`` spent in the model.
     """
     data = Path(data)
     state = open_checkpoint(checkpoint)
@@ -74,6 +58,7 @@ def compute_perplexity(
     vocab_size, model_dictionary = state["model"][EMBEDDINGS].size(0), Path(checkpoint).parent / DICTIONARY
     hint = "it must be in the data folder"
     check_dictionary(data / DICTIONARY, vocab_size, checkpoint, hint, same_as=[model_dictionary])
+    check_split(data, split)
     check_dataset(data / split)
     model = build_model(state).to(device).eval()
     config = MaskedLMConfig(data=str(data), tokens_per_sample=positions, mask_prob=mask_prob, seed=seed)
@@ -102,6 +87,12 @@ def compute_perplexity(
         raise ValueError(f"{split} of {data} is too short: none of its tokens is masked")
     if not math.isfinite(bits):
         raise ValueError(f"the loss of {checkpoint} is NaN or infinite; its weights are damaged")
-    return Perplexity(
-        2 ** (bits / masked), bits / masked, num_correct / masked, masked, int(tokens), positions, seconds
-    )
+    return {
+        "perplexity": 2 ** (bits / masked),
+        "bits": bits / masked,
+        "accuracy": num_correct / masked,
+        "masked": masked,
+        "tokens": int(tokens),
+        "positions": positions,
+        "seconds": seconds,
+    }

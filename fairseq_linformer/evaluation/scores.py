@@ -88,28 +88,17 @@ def _score(value: float, interval: Sequence[float]) -> dict[str, Any]:
 
 def _calibration(targets: np.ndarray, probabilities: np.ndarray) -> dict[str, Any]:
     """Expected calibration error (Guo et al. 2017, equation 3), mean negative log-likelihood in nats, and squared error
-    of the probabilities, summed over classes (Brier 1950); rows by confidence, the probability of the predicted class.
+    of the probabilities, summed over classes (Brier 1950); bins by confidence, the probability of the predicted class.
     """
     confidence, is_correct = probabilities.max(1), probabilities.argmax(1) == targets
     bin_of = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    rows, sums, correct = (np.bincount(bin_of, weights, BINS) for weights in (None, confidence, is_correct))
-    bins = [
-        {
-            "low": i / BINS,
-            "high": (i + 1) / BINS,
-            "rows": int(rows[i]),
-            "confidence": float(sums[i] / rows[i]) if rows[i] else None,
-            "accuracy": float(correct[i] / rows[i]) if rows[i] else None,
-        }
-        for i in range(BINS)
-    ]
+    sums, correct = (np.bincount(bin_of, weights, BINS) for weights in (confidence, is_correct))
     likelihood = metrics.log_loss(targets, probabilities, labels=range(probabilities.shape[1]))
     label = np.eye(probabilities.shape[1])[targets]
     return {
         "expected_error": float(np.abs(sums - correct).sum() / len(targets)),
         "negative_log_likelihood": float(likelihood),
         "brier": float(((probabilities - label) ** 2).sum(1).mean()),
-        "bins": bins,
     }
 
 
@@ -123,6 +112,14 @@ def format_unit(name: str) -> str:
     return " %" if name == "accuracy" else ""
 
 
+def warn_of_chance(scores: Scores) -> list[str]:
+    """A line if the interval of the accuracy is not above the share of the most frequent of several labels."""
+    majority = scores["majority"]
+    if majority is None or majority == 1 or scores["scores"]["accuracy"]["interval"][0] > majority:
+        return []
+    return [f"warning: always predicting the most frequent label, with {100 * majority:.1f} %, may be as accurate"]
+
+
 def format_scores(scores: Scores, names: Sequence[str]) -> list[str]:
     """Lines of the printed report."""
     majority = f", {100 * scores['majority']:.1f} % of them with the most frequent label" if names else ""
@@ -132,6 +129,7 @@ def format_scores(scores: Scores, names: Sequence[str]) -> list[str]:
         title = "macro f1" if name == "f1" and len(names) > 2 else name
         interval = f"{100 * CONFIDENCE:.0f} % interval {low} to {high}"
         lines.append(f"{title:<10}{value:>9}{format_unit(name)}   {interval}")
+    lines += warn_of_chance(scores)
     if not names:
         return lines
     width = max([8, *map(len, names)]) + 2

@@ -7,12 +7,18 @@ from typing import Any
 from fairseq.data.encoders import register_bpe
 from fairseq.dataclass import FairseqDataclass
 
+from ..errors import only_errors
+
 HUB_FILES = {
     "sentencepiece": {"sentencepiece_model": "sentencepiece.bpe.model"},
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
     "tokenizer_json": {"tokenizer_json": "tokenizer.json"},
 }
 """fairseq's BPE -> its options, and the files of these in the folder of a checkpoint."""
+
+
+_TALKATIVE = "fairseq.file_utils", "fairseq.tasks", "fairseq.models.roberta.model", f"{__package__}.linformer_roberta"
+"""Loggers of ``from_pretrained``; one of them prints the whole configuration of the checkpoint."""
 
 
 @dataclass
@@ -67,9 +73,10 @@ class HubTokenizerMixin:
         if bpe is None:
             bpe, files = _choose_bpe(model_name_or_path, kwargs)
             kwargs = {**files, **kwargs}
-        return super().from_pretrained(  # of RobertaModel, the other base class
-            model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, **kwargs
-        )
+        with only_errors(*_TALKATIVE):
+            return super().from_pretrained(  # of RobertaModel, the other base class
+                model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, **kwargs
+            )
 
 
 def _choose_bpe(folder, options: dict[str, Any]) -> tuple[str, dict[str, str]]:

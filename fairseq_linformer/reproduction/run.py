@@ -12,7 +12,7 @@ RUNS/text.json              the text of all these runs, with checksums
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -199,7 +199,7 @@ class Trained:
         if not path.exists():
             device = "cuda" if torch.cuda.is_available() else "cpu"
             found = compute_perplexity(self.checkpoint, find_shards(text)[0], seed=SEED, device=device)
-            write_json(path, asdict(found))
+            write_json(path, found)
         scores: dict[str, float] = read_json(path)
         return scores
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from ..data.manifest import MANIFEST
 from ..data.prepare_task import prepare_task
-from ..data.task_sources import open_source
-from ..data.tasks import OWN, Task
+from ..data.task_sources import TaskFiles, open_source
+from ..data.tasks import Task
 from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS
 from ..evaluation.classifier import LABELS, read_manifest
-from ..evaluation.encoded_rows import is_prepared, read_prepared_task
+from ..evaluation.encoded_rows import is_prepared
 from ..files import check_data_path
-from ..models.datasets import open_dataset
+from ..models.datasets import check_dataset
 from ..models.dictionaries import check_dictionary
 from .initial_checkpoint import InitialCheckpoint
 
@@ -23,14 +23,15 @@ def prepare_data(
     task: Task,
     folder: Path,
     checkpoint: InitialCheckpoint,
-    source: str = "hub",
+    source: str | TaskFiles = "hub",
     tokenizer: TokenizerFiles | None = None,
     truncation: str | None = None,
 ) -> None:
     """Prepare ``folder`` unless it exists, and check that it matches task, checkpoint and truncation.
 
     Args:
-        source: as for ``open_source``; existing data are used whatever their source and tokenizer were.
+        source: as for ``open_source``; existing data are used whatever their source and tokenizer were. Or a user's
+            files, which existing data must have been prepared from.
         tokenizer: its files; None for those next to the checkpoint.
         truncation: how rows longer than n are truncated, also in existing data; None for ``head`` in new data.
     """
@@ -45,21 +46,17 @@ def prepare_data(
         dictionary = pretrained / DICTIONARY
         encoder = load_tokenizer(files, dictionary if dictionary.is_file() else None)
         how = truncation or TRUNCATIONS[0]
-        prepare_task(task, folder, open_source(task, source), encoder, checkpoint.max_positions, how)
-    used = check_folder(task, folder, checkpoint.max_positions).get("cut", "unknown")
+        files_of_task = source if isinstance(source, TaskFiles) else open_source(task, source)
+        prepare_task(task, folder, files_of_task, encoder, checkpoint.max_positions, how)
+    manifest = check_folder(task, folder, checkpoint.max_positions)
+    if isinstance(source, TaskFiles) and manifest.get("source") != source.description:
+        raise ValueError(f"{folder} was prepared from other files or columns; choose another --data, or remove it")
+    used = manifest.get("cut", "unknown")
     if truncation not in (None, used):
         raise ValueError(f"--truncation of {folder} must be {used}, as it was prepared, got {truncation}")
     own = pretrained / DICTIONARY
     words = folder / "input0" / DICTIONARY
     check_dictionary(words, checkpoint.vocab_size, checkpoint.original, "prepare the data again", same_as=[own])
-
-
-def open_own_task(folder) -> Task:
-    """The user's own task that a folder was prepared for; ValueError if it was not."""
-    task = read_prepared_task(folder)
-    if task is None or task.name != OWN:
-        raise ValueError(f"--data must be a folder that `fairseq-linformer prepare {OWN}` wrote, got {folder}")
-    return task
 
 
 def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
@@ -71,7 +68,9 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
     manifest = read_manifest(folder)
     if manifest.get("task", task.name) != task.name:
         raise ValueError(f"{folder} must be a folder of {task.name}, got {manifest['task']}; choose another --data")
-    check_complete(task, folder)
+    for part in (*(f"input{i}" for i in range(task.num_inputs)), *(["label"] if task.classes else [])):
+        for split in task.splits:
+            check_dataset(folder / part / split)
     positions, truncated = manifest.get("max_positions", n), _num_truncated(manifest)
     if positions > n or (positions < n and truncated):
         raise ValueError(
@@ -83,13 +82,6 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
 
 def _num_truncated(manifest: dict[str, Any]) -> int:
     return sum(counts.get("cut", 0) for counts in manifest.get("splits", {}).values())
-
-
-def check_complete(task: Task, folder: Path) -> None:
-    """Raise ValueError if a dataset of a prepared folder is missing or truncated."""
-    for part in (*(f"input{i}" for i in range(task.num_inputs)), *(["label"] if task.classes else [])):
-        for split in task.splits:
-            open_dataset(folder / part / split)
 
 
 def describe_data(folder) -> str:

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from ..checkpoints.files import BEST, LAST, RESULT, is_fairseq_checkpoint, remove_optimizer_state, training_seconds
+from ..data.task_sources import TaskFiles
 from ..data.tasks import Task
 from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
-from ..evaluation.classifier import FairseqClassifier
-from ..evaluation.encoded_rows import is_prepared, read_prepared_rows
+from ..evaluation.encoded_rows import is_prepared
 from ..evaluation.evaluate import evaluate
+from ..evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
 from ..files import check_can_be_written, read_json, write_json
 from ..models.datasets import open_dataset
 from . import local, slurm
@@ -65,7 +66,7 @@ class FinetuningJob:
     from_scratch: bool = False
     device: str = "cpu"
     overrides: tuple[str, ...] = ()
-    source: str = "hub"
+    source: str | TaskFiles = "hub"
     tokenizer: TokenizerFiles | None = None
     truncation: str | None = None
 
@@ -113,8 +114,7 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
     check_can_be_written(job.runs)
     data = Path(job.data)
     if dry_run and not is_prepared(data):
-        command = f"fairseq-linformer prepare {job.task.name} {data}"
-        raise ValueError(f"{data} is not prepared, and --dry-run writes nothing; run `{command}` first")
+        raise ValueError(f"{data} is not prepared, and --dry-run writes nothing; run `fairseq-linformer prepare` first")
     checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, job.max_positions, dry_run)
     if not is_prepared(data):  # preparing may take an hour, so wrong overrides are rejected first
         compose_config(str(CONFIG), build_trainings(job, checkpoint, rows=1)[0].overrides)
@@ -170,12 +170,12 @@ def _evaluate(classifier: FairseqClassifier, data: Path, split: str) -> dict[str
     return evaluate(classifier, rows, total=total)
 
 
-def default_name(task: Task, checkpoint: str, from_scratch: bool) -> str:
-    """Name of a run: the task, and the checkpoint's folder if its file is ``checkpoint*`` or ``model.pt``; otherwise
-    its file name."""
+def default_name(data: str, checkpoint: str) -> str:
+    """Name of a run: that of the task or data, and the checkpoint's folder if its file is ``checkpoint*`` or
+    ``model.pt``; otherwise its file name."""
     path = Path(checkpoint)
     folder = path.parent.parent.name if path.parent.name == "checkpoints" else path.parent.name
     stem = path.stem if path.suffix == ".pt" else path.name
     if folder and (stem == "model" or stem.startswith("checkpoint")):
         stem = folder
-    return f"finetune/{task.name}-{stem}" + ("-from-scratch" if from_scratch else "")
+    return f"{data}-{stem}"

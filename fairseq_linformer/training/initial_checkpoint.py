@@ -18,6 +18,7 @@ from ..checkpoints.files import (
 from ..checkpoints.provenance import read_origins
 from ..checkpoints.to_linformer import from_authors, resize
 from ..checkpoints.transformers_encoder import hash_weights
+from ..checkpoints.transformers_loading import load_from_transformers
 from ..config import POSITIONS_LIMIT
 from ..files import new_folder, sha256
 from ..models.options import LinformerRobertaConfig
@@ -102,6 +103,18 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
             "pretraining": {**read_origins(content), "sha256": digest, "heads": head_names(state)},
         },
     )
+
+
+def read_width(checkpoint: str) -> int:
+    """The width d of a fairseq checkpoint, or of a model of ``transformers``."""
+    if is_fairseq_checkpoint(checkpoint):
+        return upgrade_names(read_checkpoint(checkpoint)["model"])[EMBEDDINGS].size(1)
+    from transformers import AutoConfig
+
+    from .. import huggingface  # noqa: F401  registers the Linformer with AutoConfig
+
+    width: int = load_from_transformers(AutoConfig, checkpoint).hidden_size
+    return width
 
 
 def _model_options(checkpoint: dict[str, Any], is_linformer: bool) -> tuple[str, dict[str, Any]]:

@@ -91,7 +91,8 @@ def show_progress(bar: tqdm, line: str) -> None:
     bar.delay = 0  # something has happened: the bar stays when it closes
     values = {key.removeprefix(f"{split}_"): value for key, value in stats.items()}
     if split not in ("train_inner", "train"):
-        scores = ", ".join(f"{key} {value:g}" for key, value in values.items() if key.endswith(_SCORES))
+        shown = [key for key in values if key.endswith(_SCORES) and not key.startswith(("nll_", "best_"))]
+        scores = ", ".join(f"{key} {values[key]:g}" for key in shown)
         bar.write(f"{bar.desc}: epoch {values.get('epoch', 0):.0f}, {split}: {scores}", file=sys.stderr)
     elif "num_updates" in values:
         update = int(values["num_updates"])

@@ -89,7 +89,7 @@ CASES: list[Case] = [
         --train text.txt --text-column sentence --label-column label -> text.txt must end in .*tsv.*unpacked
         --train bad/no-columns.tsv --text-column sentence --label-column label -> no column sentence; choose from x
         --train bad/wrong.tsv --text-column sentence --label-column label -> wrong.tsv .*two labels.*bird
-        --train rows.tsv --text-column sentence --label-column sentence -> different, got sentence, sentence
+        --train rows.tsv --text-column sentence --label-column sentence -> another, got sentence, sentence
         """,
     ),
     *section(
@@ -128,12 +128,20 @@ CASES: list[Case] = [
         "options, overrides and data",
         "",
         """
-        sst-3 mlm/model.pt -> 'sst-3'.*sst-2
+        sst-3 mlm/model.pt -> unknown task or file 'sst-3'; choose from sst-2.* a file
+        bad/folder mlm/model.pt -> bad/folder must be a folder that `prepare` wrote, or have .* train.tsv, train.csv
+        bad/empty.csv mlm/model.pt -> empty.csv has no rows
+        rows.tsv mlm/model.pt -> rows.tsv has only 2 rows.*--valid
+        rows.tsv mlm/model.pt --text-column review -> no column review; choose from sentence, label
+        rows.tsv mlm/model.pt --source glue -> --source .*rows.tsv
+        data mlm/model.pt --valid rows.tsv -> --valid .*data, which is prepared
+        sst-2 mlm/model.pt --label-column x -> --label-column .*sst-2, which is a task
+        sst-2 data -> data has neither a checkpoint nor .*config.json; it is prepared data
+        sst-2 bad/grid -> bad/grid has neither .*; choose one of its runs, such as bad/grid/lr1e-05-batch32-seed1
         sst-2 mlm/model.pt --data task --source glue --lr nan -> --lr must .*nan
         sst-2 mlm/model.pt --data task --source glue --dry-run -> task is not prepared, and --dry-run writes nothing
         sst-2 mlm/model.pt --data task --source glue --batch 3 -> unrecognized arguments: --batch
         sst-2 mlm/model.pt --data task --source glue common.seed=5 -> common.seed=5 cannot be overridden: TASK
-        own mlm/model.pt --data data -> --data must be a folder that .*prepare own.*data
         sst-2 bad/bare/model.pt --data task --source glue -> bare/model.pt.*--tokenizer
         """,
     ),
@@ -171,7 +179,7 @@ CASES: list[Case] = [
         bad/ragged.tsv -> ragged.tsv:2
         bad/list.jsonl -> list.jsonl:1
         bad/half-idx -> half-idx/input0/valid
-        data --split test -> input0/test.idx does not exist
+        data --split test -> unknown --split 'test' of data/input0; choose from train, valid
         data --truncation head -> --truncation .*data
         """,
     ),
@@ -206,6 +214,7 @@ CASES: list[Case] = [
         bad/swapped -> swapped/dict.txt.*entry 4
         data --tokens-per-sample 17 -> --tokens-per-sample must .*16.*got 17
         data --mask-prob nan -> --mask-prob.*nan
+        data --split test -> unknown --split 'test' of data; choose from train, valid
         """,
     ),
     *section(

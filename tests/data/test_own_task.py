@@ -2,12 +2,14 @@
 
 import csv
 import json
+from contextlib import suppress
 
 import pytest
 from datasets import Dataset
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
+from fairseq_linformer.data.task_sources import open_own, read_task_rows
 
 from . import task_files as files
 from .command_errors import error_of
@@ -61,7 +63,7 @@ def test_each_format_gives_the_same_bytes(suffix, gpt2, bpe, tmp_path):
         (TRAIN, [*VALID, ("a", "b", "new")], ["first"], "valid.csv:4: unknown label 'new'; the training file has"),
         (TRAIN[:1], VALID, ["first"], "train.csv must have at least two labels in mark, got good"),
         (TRAIN, VALID, ["text"], "train.csv has no column text; choose from first, second, mark"),
-        (TRAIN, VALID, ["first", "second", "third"], "one or two text columns"),
+        (TRAIN, VALID, ["first", "second", "third"], "--text-column must be one or two different columns"),
         (TRAIN, [], ["first"], "valid.csv has no rows"),
         (
             [*TRAIN, ("", "", "bad")],
@@ -74,3 +76,41 @@ def test_each_format_gives_the_same_bytes(suffix, gpt2, bpe, tmp_path):
 def test_rejected_files(train, valid, texts, message, capsys, gpt2, tmp_path):
     paths = write(tmp_path / "train.csv", train), write(tmp_path / "valid.csv", valid)
     assert message in error_of(capsys, gpt2, tmp_path / "empty", *words(*paths, texts), task="own")
+
+
+def test_columns_are_recognized_and_rows_held_out_by_the_hash_of_their_text(tmp_path, capsys):
+    """Equal texts are in the same split, whatever their order, and about a tenth of all is held out."""
+    rows = [(f"text {i % 500}", "x" if i % 2 else "y") for i in range(1000)]
+    found = []
+    for name, order in (("a", rows), ("b", rows[::-1])):
+        path = tmp_path / f"{name}.tsv"
+        path.write_text("text\tlabel\n" + "".join("\t".join(row) + "\n" for row in order))
+        task, source = open_own(path)
+        assert task.class_names == ["x", "y"] and source.description["text_columns"] == ["text"]
+        found.append([{row.texts for row in source.read_rows(split)} for split in ("train", "valid")])
+        assert sum(len(read_task_rows(task, source, split)) for split in ("train", "valid")) == len(rows)
+    assert found[0] == found[1] and not found[0][0] & found[0][1]
+    assert len(found[0][1]) == pytest.approx(50, abs=20)  # 3 standard deviations of 6.7
+    assert f"{tmp_path}/a.tsv: text in text, labels in label" in capsys.readouterr().err
+
+
+def test_a_folder_with_train_and_valid(tmp_path):
+    for name, rows in (("train", TRAIN), ("dev", VALID)):
+        write(tmp_path / f"{name}.jsonl", rows)
+    task, source = open_own(tmp_path, texts=["first"], label="mark")
+    assert len(list(source.read_rows("train"))) == len(TRAIN) and len(list(source.read_rows("valid"))) == len(VALID)
+    write(tmp_path / "train.csv", TRAIN)
+    with pytest.raises(ValueError, match="must have one file of train, got train.csv, train.jsonl"):
+        open_own(tmp_path, texts=["first"], label="mark")
+
+
+def test_labels_of_held_out_rows_are_classes(tmp_path):
+    """A label may occur in the held-out rows only."""
+    for i in range(100):
+        path = write(tmp_path / "rows.tsv", [*TRAIN, (f"rare {i}", "x", "rare")])
+        with suppress(ValueError):  # no row is held out
+            task, source = open_own(path, texts=["first"], label="mark")
+            if any(row.label == "rare" for row in source.read_rows("valid")):
+                break
+    assert task.class_names == ["bad", "good", "rare", "so so"]
+    assert "rare" in [row.label for row in read_task_rows(task, source, "valid")]

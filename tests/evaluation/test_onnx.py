@@ -65,8 +65,8 @@ def test_command(folders, tmp_path, capsys):
 def test_options_that_do_not_apply(folders, tmp_path):
     (tmp_path / "rows.txt").write_text("the cat\n")
     for options, named in (
-        (["--head", "x"], "--head needs a fairseq checkpoint"),
-        (["--max-positions", "8"], "--max-positions does not apply to the ONNX folder"),
+        (["--head", "x"], "--head applies to a fairseq checkpoint, not to an ONNX folder"),
+        (["--max-positions", "8"], "--max-positions applies to a model of transformers, not to an ONNX folder"),
     ):
         with pytest.raises(SystemExit, match=named):
             main(["evaluate", str(folders[1]), str(tmp_path / "rows.txt"), *options])

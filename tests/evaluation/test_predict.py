@@ -6,8 +6,8 @@ import torch
 from fairseq_linformer.cli import main
 from fairseq_linformer.data.tables import Row
 from fairseq_linformer.evaluation import encoded_rows, predict
-from fairseq_linformer.evaluation.classifier import FairseqClassifier
 from fairseq_linformer.evaluation.encoded_rows import EncodedRow
+from fairseq_linformer.evaluation.fairseq_classifier import FairseqClassifier
 
 
 class SumModel:

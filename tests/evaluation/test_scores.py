@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn import metrics
 
 from fairseq_linformer.evaluation.evaluate import find_positive_class
-from fairseq_linformer.evaluation.scores import format_scores, score_classes, score_regression
+from fairseq_linformer.evaluation.scores import format_scores, score_classes, score_regression, warn_of_chance
 
 # Four rows; the third prediction is wrong.
 TARGETS = [1, 0, 1, 0]
@@ -25,8 +25,6 @@ def test_scores_of_four_rows():
     assert calibration["expected_error"] == pytest.approx((0.35 + 0.75 + 0.15 + 0.05) / 4)
     assert calibration["negative_log_likelihood"] == pytest.approx(-np.log([0.95, 0.85, 0.25, 0.65]).mean())
     assert calibration["brier"] == pytest.approx(2 * (0.05**2 + 0.15**2 + 0.75**2 + 0.35**2) / 4)
-    assert [each["rows"] for each in calibration["bins"]] == [0] * 6 + [1] * 4
-    assert calibration["bins"][9] == {"low": 0.9, "high": 1.0, "rows": 1, "confidence": 0.95, "accuracy": 1.0}
 
 
 def test_interval_of_accuracy_is_wilsons():
@@ -80,6 +78,24 @@ def test_intervals_equal_those_of_resampled_rows(name, classes):
     values = [metric(targets[rows], guesses[rows]) for rows in rng.integers(0, 300, (200, 300))]
     low, high = score_classes(targets, np.eye(classes)[guesses])["scores"][name]["interval"]
     assert high - low == pytest.approx(2 * stats.norm.ppf(0.975) * np.std(values), rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "right, rows, majority, warns",
+    [(80, 100, 60, False), (65, 100, 60, True), (60, 100, 60, True), (20, 100, 60, True), (99, 100, 100, False)],
+)
+def test_warning_of_chance(right, rows, majority, warns):
+    """80 of 100 have the interval from 71 to 87 %, 65 of 100 that from 55 to 74 %."""
+    targets = [0] * majority + [1] * (rows - majority)
+    guesses = [target if i < right else 1 - target for i, target in enumerate(targets)]
+    scores = score_classes(targets, np.eye(2)[guesses])
+    expected = f"warning: always predicting the most frequent label, with {majority:.1f} %, may be as accurate"
+    assert warn_of_chance(scores) == [expected] * warns
+    assert (expected in format_scores(scores, ["a", "b"])) == warns
+
+
+def test_scores_have_no_warning_of_chance():
+    assert warn_of_chance(score_regression([1, 2, 3], [2, 2, 2])) == []
 
 
 def test_unused_class_has_f1_0():

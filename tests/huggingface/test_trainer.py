@@ -17,7 +17,7 @@ from transformers import (
 pytest.importorskip("accelerate")
 
 from fairseq_linformer.checkpoints.convert import convert
-from fairseq_linformer.evaluation.classifier import FairseqClassifier
+from fairseq_linformer.evaluation.fairseq_classifier import FairseqClassifier
 from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerModel
 
 from .. import fairseq_commands

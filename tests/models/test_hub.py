@@ -1,6 +1,9 @@
 """``from_pretrained`` returns fairseq's RoBERTa hub interface."""
 
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 spm = pytest.importorskip("sentencepiece")
 
+ROOT = Path(__file__).parents[2]
 TEXT = ["the cat sat on the mat", "a dog ran to the mat", "the dog and the cat ran on", "a cat and a dog sat"]
 
 
@@ -48,6 +52,16 @@ def test_encode_and_decode(hub):
     assert hub.decode(tokens) == "the cat sat on the mat"
     with pytest.raises(ValueError, match="33 > 32"):
         hub.extract_features(torch.full((33,), 5))
+
+
+def test_loading_is_quiet(folder):
+    """A process that only loads a model prints nothing; fairseq would log its whole configuration."""
+    code = f"""
+from fairseq_linformer.models import LinformerRobertaModel
+LinformerRobertaModel.from_pretrained({str(folder)!r}, "checkpoint_last.pt")
+"""
+    found = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 
 def test_fill_mask_predicts_learned_words(hub):

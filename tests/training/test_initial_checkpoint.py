@@ -1,15 +1,19 @@
 """Finetuning starts from all kinds of checkpoints, at any n, with RoBERTa's recipe."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 
 from fairseq_linformer.checkpoints.files import find_checkpoint, read_checkpoint
+from fairseq_linformer.cli import main
 from fairseq_linformer.data.tasks import TASKS
-from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
-from fairseq_linformer.training.recipe import CONFIG, Recipe
+from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint, read_width
+from fairseq_linformer.training.recipe import CONFIG, GRID_LRS, LR, Recipe, scale_lr
 
 from .. import fairseq_commands
+from ..checkpoints.encoders import save_encoder
 
 KINDS = [("ours", None), ("none", 8), ("roberta", 8), ("authors", None)]
 
@@ -66,6 +70,32 @@ def test_recipe_is_robertas(masked_lm, tmp_path):
         assert (CONFIG.parent / "task" / f"{task}.yaml").is_file()
 
 
+@pytest.mark.parametrize(
+    "width, rate, grid",
+    [
+        (1024, 1e-5, [1e-5, 2e-5, 3e-5]),
+        (768, 1e-5, [1e-5, 2e-5, 3e-5]),
+        (384, 1e-4, [1e-4, 2e-4, 3e-4]),
+        (128, 5e-4, [5e-4, 1e-3, 1.5e-3]),
+    ],
+)
+def test_learning_rate_of_a_width(width, rate, grid):
+    assert scale_lr(LR, width) == rate and [scale_lr(lr, width) for lr in GRID_LRS] == grid
+
+
+def test_width_of_all_kinds_of_checkpoints(masked_lm, masked_lm_folder, tmp_path):
+    bert = save_encoder(tmp_path / "bert", "bert", True)
+    assert read_width(str(bert)) == json.loads((bert / "config.json").read_text())["hidden_size"]
+    assert read_width(str(masked_lm / "checkpoint_last.pt")) == read_width(str(masked_lm_folder)) == 16
+
+
+def test_an_onnx_folder_is_not_trained(tmp_path):
+    for name in ("model.onnx", "config.json"):
+        (tmp_path / name).touch()
+    with pytest.raises(SystemExit, match="is an ONNX folder, which cannot be trained"):
+        main(["finetune", "sst-2", str(tmp_path)])
+
+
 def test_numpy_scalar_in_a_checkpoint_is_loaded(masked_lm, tmp_path):
     """fairseq stores the best correlation on STS-B as a numpy scalar."""
     checkpoint = torch.load(masked_lm / "checkpoint_last.pt", weights_only=True)
@@ -77,7 +107,11 @@ def test_numpy_scalar_in_a_checkpoint_is_loaded(masked_lm, tmp_path):
 def test_a_run_folder_means_its_scored_else_best_else_last_checkpoint(tmp_path):
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
-    assert find_checkpoint(str(tmp_path)) == str(tmp_path)  # maybe of a model of transformers
+    with pytest.raises(ValueError, match="has neither a checkpoint nor"):
+        find_checkpoint(str(tmp_path))
+    (tmp_path / "transformers").mkdir()
+    (tmp_path / "transformers/config.json").touch()
+    assert find_checkpoint(str(tmp_path / "transformers")) == str(tmp_path / "transformers")
     for name in ("checkpoint_last.pt", "checkpoint_best.pt"):
         (checkpoints / name).touch()
         assert find_checkpoint(str(tmp_path)) == find_checkpoint(str(checkpoints)) == str(checkpoints / name)

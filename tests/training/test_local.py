@@ -60,7 +60,7 @@ def test_updates_are_counted_and_validation_is_printed(train, capsys, monkeypatc
     lines = [
         "2026 | INFO | fairseq.trainer | begin training epoch 1",
         log_line("train_inner", epoch=1, loss=2.5, wps=1000, num_updates=5),
-        log_line("valid", epoch=2, valid_loss=0.5, valid_accuracy=91.25, valid_wps=9, valid_num_updates=5),
+        log_line("valid", epoch=2, valid_loss=0.5, valid_nll_loss=0.1, valid_accuracy=91.25, valid_num_updates=5),
         '2026 | INFO | valid | {"epoch": 2, "valid_lo',  # truncated by a kill
         log_line("train_inner", epoch=2, loss=0.25, wps=1000, num_updates=10),
     ]

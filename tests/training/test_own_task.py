@@ -1,41 +1,75 @@
-"""A user's own task: finetuned, evaluated and exported like any other."""
+"""A user's own rows: finetuned, evaluated and exported like those of a task."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
 
 from ..checkpoint_fixtures import ROWS
+from ..data.task_files import bins
 from ..data.test_own_task import words, write
 from .conftest import SHORT
 
 
 @pytest.mark.slow
 def test_finetuned_and_evaluated(masked_lm, pieces, tmp_path, capsys):
-    """As any other task, with as many classes as it has."""
+    """As any other task, with as many classes as the files have; prepared by ``finetune``, or before."""
 
     def run(*arguments):
         capsys.readouterr()
         main([*map(str, arguments)])
         return capsys.readouterr().out
 
+    def fails(message, *arguments):
+        with pytest.raises(SystemExit, match=message):
+            run(*arguments)
+
     rows = [(text, "x", ("cat", "dog")[label]) for text, label in ROWS]
     rows += [("the the", "x", "neither")] * 4
     paths = write(tmp_path / "train.tsv", rows), write(tmp_path / "valid.tsv", rows[::2])
-    model = ["--tokenizer", pieces / "sentencepiece.bpe.model"]
-    run("prepare", "own", tmp_path / "data", *words(*paths, ["first"]), *model, "--max-positions", 16)
-    checkpoint, folders = masked_lm / "checkpoint_last.pt", ["--data", tmp_path / "data", "--runs", tmp_path / "runs"]
-    output = run("finetune", "own", checkpoint, *folders, "--name", "cats", "--device", "cpu", *SHORT)
+    checkpoint, columns = masked_lm / "checkpoint_last.pt", ["--text-column", "first", "--label-column", "mark"]
+    files = [paths[0], checkpoint, "--valid", paths[1], "--data", tmp_path / "data"]
+    options = ["--runs", tmp_path / "runs", "--device", "cpu", *SHORT]
+    output = run("finetune", *files, *columns, *options, "--name", "cats")
     result = json.loads((tmp_path / "runs/cats/result.json").read_text())
     assert result["task"] == "own" and "own valid: accuracy" in output
     assert result["splits"]["valid"]["classes"] == ["cat", "dog", "neither"]
     accuracy = f"{100 * result['splits']['valid']['scores']['accuracy']['value']:.2f} %"
     best = tmp_path / "runs/cats/checkpoints/checkpoint_best.pt"
     assert accuracy in run("evaluate", tmp_path / "runs/cats", tmp_path / "data", "--device", "cpu")
+    assert accuracy in run("evaluate", tmp_path / "runs/cats", paths[1], "--device", "cpu")  # with the same columns
     run("export", tmp_path / "runs/cats", tmp_path / "hf")
     assert json.loads((tmp_path / "hf/config.json").read_text())["id2label"] == {"0": "cat", "1": "dog", "2": "neither"}
-    columns = ["--text-column", "first", "--label-column", "mark"]
     assert accuracy in run("evaluate", best, paths[1], *columns, "--device", "cpu")
-    with pytest.raises(SystemExit, match="task.num_classes=2 cannot be overridden"):
-        run("finetune", "own", checkpoint, *folders, "--device", "cpu", "task.num_classes=2")
+
+    model = ["--tokenizer", pieces / "sentencepiece.bpe.model"]
+    run("prepare", "own", tmp_path / "same", *words(*paths, ["first"]), *model, "--max-positions", 16)
+    assert bins(tmp_path / "same") == bins(tmp_path / "data")
+    assert run("finetune", tmp_path / "data", checkpoint, *options, "--name", "cats") == output
+    fails("task.num_classes=2 cannot be overridden", "finetune", tmp_path / "data", checkpoint, "task.num_classes=2")
+    write(paths[1], rows[1::2])
+    fails("data was prepared from other files or columns", "finetune", *files, *columns, *options, "--name", "cats")
+
+
+@pytest.mark.slow
+def test_a_file_without_options(masked_lm, tmp_path, monkeypatch, capsys):
+    """Columns are recognized, rows are held out, and the learning rate is that of the width; all of this is said."""
+    monkeypatch.chdir(tmp_path)
+    texts = {f"{text} {word}": label for text, label in ROWS for word in ("cat", "dog", "mat", "the")}
+    Path("pets.csv").write_text("text,label\n" + "".join(f"{text},{'cd'[label]}\n" for text, label in texts.items()))
+    main(["finetune", "pets.csv", str(masked_lm / "checkpoint_last.pt"), "--device", "cpu", *map(str, SHORT)])
+    output = capsys.readouterr()
+    name = f"pets-{masked_lm.name}"
+    counts = [len(MMapIndexedDataset(f"data/{name}/input0/{split}")) for split in ("train", "valid")]
+    assert sum(counts) == len(texts) and 0 < counts[1] < 0.25 * len(texts)
+    assert "pets.csv: text in text, labels in label" in output.err
+    rows = f"data/{name}: {counts[0]} rows of train, {counts[1]} rows of valid"
+    assert re.search(f"{rows}.*; own file, 10 % held out by the hash of the text, train [0-9a-f]{{12}}", output.err)
+    assert "learning rate for a width of 16: 0.0005" in output.err
+    result = json.loads(Path(f"runs/finetune/{name}/result.json").read_text())
+    assert result["recipe"]["lr"] == 5e-4 and result["splits"]["valid"]["rows"] == counts[1]
+    assert "own valid: accuracy" in output.out and "warning: always predicting" in output.out

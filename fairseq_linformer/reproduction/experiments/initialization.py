@@ -17,7 +17,7 @@ first measurement.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -113,7 +113,7 @@ def score_conversions(robertas: Sequence[Trained], scale: Scale, text: Path) -> 
                 with TemporaryDirectory() as folder:
                     path = Path(folder) / "converted.pt"
                     write_checkpoint(convert(read_checkpoint(roberta.checkpoint), model, seed), path)
-                    scores.append(asdict(compute_perplexity(path, shard, seed=SEED, device=scale.device)))
+                    scores.append(compute_perplexity(path, shard, seed=SEED, device=scale.device))
             rows += score_rows(label(k, window), model, scores)
     return rows
 

@@ -24,8 +24,8 @@ from ...benchmark.timing import choose_clock, num_threads
 from ...checkpoints.files import ONNX_GRAPH
 from ...checkpoints.onnx_export import check_packages, to_onnx
 from ...data.tokenizer_files import DICTIONARY
-from ...evaluation.classifier import FairseqClassifier, OnnxClassifier
-from ...evaluation.encoded_rows import read_prepared_rows
+from ...evaluation.classifier import OnnxClassifier
+from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
 from ...evaluation.predict import Throughput, predict
 from .. import document_models as models
 from ..benchmarks import ratio_rows
