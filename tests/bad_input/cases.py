@@ -12,30 +12,27 @@ class Case:
 
     Attributes:
         command: the command and its subcommand.
-        subject: what is wrong with it, for the table of docs/robustness.md.
         words: the command line in a shell's syntax.
         message: regular expression that the error matches.
     """
 
     command: str
-    subject: str
     words: str
     message: str
 
 
-def section(command: str, subject: str, base: str, lines: str) -> list[Case]:
+def section(command: str, base: str, lines: str) -> list[Case]:
     """Cases ``OPTIONS -> MESSAGE``, one per line, whose options follow those of ``base``."""
     cases = []
     for line in lines.strip().splitlines():
         options, _, message = f" {line.strip()}".rpartition(" -> ")
-        cases.append(Case(command, subject, f"{command} {base}{options}".strip(), message))
+        cases.append(Case(command, f"{command} {base}{options}".strip(), message))
     return cases
 
 
 CASES: list[Case] = [
     *section(
         "prepare pretraining",
-        "options, sources, documents",
         "out --tokenizer spm.model",
         """
         --source text.txt --valid-share nan -> --valid-share must .*nan
@@ -54,7 +51,6 @@ CASES: list[Case] = [
     ),
     *section(
         "prepare pretraining",
-        "tokenizer and output folder",
         "",
         """
         out --source text.txt -> --tokenizer is required
@@ -67,13 +63,11 @@ CASES: list[Case] = [
     ),
     *section(
         "prepare sentencepiece",
-        "size of the vocabulary",
         "out --source text.txt",
         "--vocab-size 100000 -> Vocabulary size .*100000.*<= 57",
     ),
     *section(
         "prepare sst-2",
-        "source, options",
         "out --tokenizer spm.model",
         """
         --source text.txt -> text.txt is not a folder; unpack archives first
@@ -83,7 +77,6 @@ CASES: list[Case] = [
     ),
     *section(
         "prepare own",
-        "files and columns",
         "out --tokenizer spm.model --valid rows.tsv",
         """
         --train text.txt --text-column sentence --label-column label -> text.txt must end in .*tsv.*unpacked
@@ -94,7 +87,6 @@ CASES: list[Case] = [
     ),
     *section(
         "plan",
-        "options and configurations",
         "",
         """
         --gpu v200 -> v200.*v100-16gb
@@ -111,7 +103,6 @@ CASES: list[Case] = [
     ),
     *section(
         "submit",
-        "options and configurations",
         "",
         """
         task.data=data --nodes=3 -> 128 micro-batches.* 24
@@ -125,7 +116,6 @@ CASES: list[Case] = [
     ),
     *section(
         "finetune",
-        "options, overrides and data",
         "",
         """
         sst-3 mlm/model.pt -> unknown task or file 'sst-3'; choose from sst-2.* a file
@@ -147,7 +137,6 @@ CASES: list[Case] = [
     ),
     *section(
         "evaluate",
-        "options",
         "cls/model.pt rows.tsv",
         """
         --head topic -> --head 'topic'.*animal
@@ -169,7 +158,6 @@ CASES: list[Case] = [
     ),
     *section(
         "evaluate",
-        "files of rows and tasks",
         "cls/model.pt",
         """
         -> TASK-OR-FILE.*--perplexity
@@ -185,7 +173,6 @@ CASES: list[Case] = [
     ),
     *section(
         "evaluate",
-        "checkpoints and models of transformers",
         "",
         """
         nowhere.pt rows.tsv -> nowhere.pt is not a file
@@ -207,7 +194,6 @@ CASES: list[Case] = [
     ),
     *section(
         "evaluate",
-        "perplexity",
         "mlm/model.pt --perplexity",
         """
         nowhere -> nowhere/dict.txt
@@ -219,7 +205,6 @@ CASES: list[Case] = [
     ),
     *section(
         "convert",
-        "options, checkpoints and folders",
         "",
         """
         nowhere.pt out -> nowhere.pt is not a file
@@ -241,7 +226,6 @@ CASES: list[Case] = [
     ),
     *section(
         "export",
-        "options, checkpoints and folders",
         "",
         """
         mlm/model.pt out --head topic -> head 'topic'
@@ -259,7 +243,6 @@ CASES: list[Case] = [
     ),
     *section(
         "linearize",
-        "options and files",
         "bert out --text",
         """
         nowhere -> --text must be a folder.*nowhere
@@ -270,18 +253,16 @@ CASES: list[Case] = [
     ),
     *section(
         "analyze spectrum",
-        "options",
         "mlm/model.pt --source text.txt --out out",
         """
         --suggest-k 1.5 -> --suggest-k must .*1.5
         """,
     ),
     *section(
-        "analyze attention", "sentence", "mlm/model.pt --source text.txt --out out", "--sentence 0 -> --sentence .*0"
+        "analyze attention", "mlm/model.pt --source text.txt --out out", "--sentence 0 -> --sentence .*0"
     ),
     *section(
         "benchmark inference",
-        "options",
         "--encoder-layers 1 --encoder-embed-dim 64",
         """
         --lengths 64 0 -> at least 1, got 0
@@ -294,7 +275,6 @@ CASES: list[Case] = [
     ),
     *section(
         "benchmark processes",
-        "options and data",
         "",
         """
         --models authors --lengths 512 --projected-dim 200 -> projected_dim .*200
@@ -304,7 +284,6 @@ CASES: list[Case] = [
     ),
     *section(
         "reproduce",
-        "experiments, scales and data",
         "--results results",
         """
         figure-9 -> 'figure-9'.*figure-3.*table-2
@@ -314,6 +293,6 @@ CASES: list[Case] = [
         figure-3 -> figure-3 reads --data at this scale, got none
         """,
     ),
-    *section("path", "folders", "", "elsewhere -> 'elsewhere'.*plugin"),
-    *section("", "commands", "", "-> COMMAND\nevaluat -> 'evaluat'\n--nothing -> COMMAND|--nothing"),
+    *section("path", "", "elsewhere -> 'elsewhere'.*plugin"),
+    *section("", "", "-> COMMAND\nevaluat -> 'evaluat'\n--nothing -> COMMAND|--nothing"),
 ]
