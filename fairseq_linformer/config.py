@@ -8,6 +8,7 @@ of ``fairseq-train`` and ``fairseq-hydra-train`` (``models/options.py``) and the
 (``huggingface/configuration_linformer.py``) are generated from these fields.
 """
 
+import math
 import operator
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, InitVar, dataclass, field, fields
@@ -87,6 +88,8 @@ def check_value(declaration: Field[Any], value: Any, name: str) -> None:
     elif bounds or kind in (int, float):
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
             allowed = "an integer" if kind is int else "a number"
+        elif not math.isfinite(value):
+            allowed = "finite"
         elif not all(_BOUNDS[words](value, bound) for words, bound in bounds.items()):
             allowed = " and ".join(f"{words.replace('_', ' ')} {bound:,}" for words, bound in bounds.items())
     if allowed:

@@ -34,7 +34,7 @@ def test_spectrum(roberta, model, text, tmp_path, capsys):
         np.testing.assert_allclose(curves["arr_0"], expected.curve)
         assert curves["arr_1"].shape == (LAYERS, HEADS, 12)
     assert (out / "spectrum.png").read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(SystemExit, match="out .*files"):  # nothing is overwritten
+    with pytest.raises(SystemExit, match="out must be a new or empty folder"):  # nothing is overwritten
         main([*words, "--num-sentences", "5"])
 
 

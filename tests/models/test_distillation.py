@@ -256,10 +256,10 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
     "options, message",
     [
         (dict(hidden_weight=-1), "hidden_weight must be at least 0, got -1"),
-        (dict(logits_weight=math.inf), "logits_weight must be at least 0, got inf"),
+        (dict(logits_weight=math.inf), "logits_weight must be finite, got inf"),
         (dict(temperature=0), "temperature must be at least 0.01, got 0"),
         (dict(unmasked=True), "unmasked needs masked_lm"),
-        (dict(short_seq_prob=1), r"short_seq_prob must be in \[0, 1\), got 1"),
+        (dict(short_seq_prob=1), "short_seq_prob must be at least 0 and below 1, got 1"),
         (dict(short_seq_prob=0.5), "short_seq_prob needs unmasked"),
         (dict(n=32), "at least n = 32 positions, got 16"),
         (
