@@ -72,17 +72,17 @@ class OnnxModel(nn.Module):
         return logits
 
 
-def write_graph(model: Model, path: Path, max_positions: int) -> int:
+def write_graph(model: Model, path: Path, max_positions: int, int8: bool = False) -> None:
     """Write a model as ``path``, with weights of more than ``EXTERNAL_BYTES`` in ``path`` + ``.data``.
 
     Args:
         model: modified, see ``OnnxModel``.
         max_positions: N.
-
-    Returns:
-        Bytes of the weights.
+        int8: quantize it, see ``onnx_int8.py``.
     """
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass, DeduplicateInitializersPass
+
+    from .onnx_int8 import quantize_
 
     wrapped = OnnxModel(model.eval(), max_positions)
     # Two different sizes that are not special, so that no size is taken for another, or for 1.
@@ -102,15 +102,16 @@ def write_graph(model: Model, path: Path, max_positions: int) -> int:
         )
         assert program is not None
         ClearMetadataAndDocStringPass()(program.model)  # stack traces, with paths of this machine
+        if int8:
+            quantize_(program.model)
         DeduplicateInitializersPass(size_limit=2**31)(program.model)  # shapes of windows, which layers have in common
     graph = program.model.graph
     sizes_of_logits = ("batch", "classes") if wrapped.is_classifier else ("batch", "length", "vocabulary")
     for value, names in (*((each, ("batch", "length")) for each in graph.inputs), (graph.outputs[0], sizes_of_logits)):
         known = [size if isinstance(size, int) else name for size, name in zip(value.shape, names, strict=True)]
         value.shape = type(value.shape)(known)
-    num_bytes: int = sum(each.const_value.nbytes for each in graph.initializers.values())
+    num_bytes = sum(each.const_value.nbytes for each in graph.initializers.values())
     program.save(path, external_data=num_bytes > EXTERNAL_BYTES)
-    return num_bytes
 
 
 @contextmanager
