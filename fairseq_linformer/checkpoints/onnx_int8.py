@@ -29,7 +29,7 @@ LARGEST_FACTOR = 64
 
 def quantize_(model: ir.Model) -> None:
     """Quantize a graph in place."""
-    RewriteRuleSet([_Linear.rule(), _Embedding.rule()]).apply_to_model(model)
+    RewriteRuleSet([rule.rule() for rule in (_Linear, _Embedding, _TokensPerWindow, _Logarithm)]).apply_to_model(model)
     for weight in [value for name, value in model.graph.initializers.items() if PROJECTION.search(name)]:
         _quantize_projection(model.graph, weight)
     LiftConstantsToInitializersPass(size_limit=0)(model)
@@ -71,6 +71,34 @@ class _Embedding(RewriteRuleClassBase):
         row_scales = op.Unsqueeze(op.Gather(_constant(op, scales[:, 0]), indices), _constant(op, np.array([-1])))
         rows = op.Cast(op.Gather(_constant(op, values), indices), to=ir.DataType.FLOAT)
         return op.Mul(rows, row_scales)
+
+
+class _TokensPerWindow(RewriteRuleClassBase):
+    """Sums of E over real tokens, in double precision: a product of one row adds in another order than that of many."""
+
+    def pattern(self, op: Any, is_token: Any, weight: Any) -> Any:
+        return op.MatMul(is_token, weight)
+
+    def check(self, context: Any, is_token: ir.Value, weight: ir.Value) -> bool:
+        cast = is_token.producer()
+        return cast is not None and cast.op_type == "Cast" and is_token.dtype == ir.DataType.FLOAT
+
+    def rewrite(self, op: Any, is_token: Any, weight: Any) -> Any:
+        exact = op.MatMul(*(op.Cast(each, to=ir.DataType.DOUBLE) for each in (is_token, weight)))
+        return op.Cast(exact, to=ir.DataType.FLOAT)
+
+
+class _Logarithm(RewriteRuleClassBase):
+    """In double precision: the last numbers of an array, computed one by one, are rounded otherwise than the others."""
+
+    def pattern(self, op: Any, x: Any) -> Any:
+        return op.Log(x)
+
+    def check(self, context: Any, x: ir.Value) -> bool:
+        return x.dtype == ir.DataType.FLOAT
+
+    def rewrite(self, op: Any, x: Any) -> Any:
+        return op.Cast(op.Log(op.Cast(x, to=ir.DataType.DOUBLE)), to=ir.DataType.FLOAT)
 
 
 def _quantize_projection(graph: ir.Graph, weight: ir.Value) -> None:
