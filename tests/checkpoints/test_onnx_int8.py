@@ -17,20 +17,16 @@ from fairseq_linformer.checkpoints.onnx_int8 import quantize_  # noqa: E402
 from .onnx_models import build_model, open_graph, run_graph  # noqa: E402
 
 
-def build_graph(weights, *nodes):
-    """A graph of nodes ``(operator, inputs)``, each of which reads the output of the last as ``x``, of the input ``x``."""
-    graph = [
-        onnx.helper.make_node(operator, [each.replace("x", f"x{i}") for each in inputs], [f"x{i + 1}"])
-        for i, (operator, inputs) in enumerate(nodes)
-    ]
-    dtype = onnx.TensorProto.INT64 if nodes[0][0] == "Gather" else onnx.TensorProto.FLOAT
+def build_graph(operator, inputs, weight, name="weight"):
+    """The quantized graph of an operator with the inputs ``weight`` and ``x``, in the order of ``inputs``."""
+    dtype = onnx.TensorProto.INT64 if operator == "Gather" else onnx.TensorProto.FLOAT
     model = onnx.helper.make_model(
         onnx.helper.make_graph(
-            graph,
+            [onnx.helper.make_node(operator, [{"weight": name}.get(each, each) for each in inputs], ["y"])],
             "graph",
-            [onnx.helper.make_tensor_value_info("x0", dtype, None)],
-            [onnx.helper.make_tensor_value_info(f"x{len(nodes)}", onnx.TensorProto.FLOAT, None)],
-            [onnx.numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in weights.items()],
+            [onnx.helper.make_tensor_value_info("x", dtype, None)],
+            [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+            [onnx.numpy_helper.from_array(np.asarray(weight, np.float32), name)],
         ),
         opset_imports=[onnx.helper.make_opsetid("", 20)],
         ir_version=10,
@@ -41,7 +37,7 @@ def build_graph(weights, *nodes):
 
 
 def run(model, x) -> np.ndarray:
-    (result,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x0": x})
+    (result,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     return result
 
 
@@ -52,7 +48,7 @@ def stored_types(model) -> set[int]:
 def test_linear_layer():
     """Tokens of very different sizes, and one of zeros, each with its own scale; columns of the weight too."""
     weight = [[64.0, 0.5], [-1.0, -32.0], [3.0, 0.0]]  # scales 1 and 1/2
-    graph = build_graph({"weight": weight}, ("MatMul", ["x", "weight"]))
+    graph = build_graph("MatMul", ("x", "weight"), weight)
     tokens = np.array([[127, -1, 2], [1270000, 20000, 10000], [0, 0, 0], [0.0127, 0, -0.0127]], np.float32)
     np.testing.assert_allclose(run(graph, tokens[None])[0], tokens @ np.array(weight, np.float32), rtol=1e-6)
     assert stored_types(graph) == {onnx.TensorProto.INT8}
@@ -64,14 +60,14 @@ def test_linear_layer():
 
 def test_largest_products_do_not_saturate():
     """Sums of pairs of the largest products exceed 16 bits if the weights have 8."""
-    graph = build_graph({"weight": np.full((64, 32), 2.0)}, ("MatMul", ["x", "weight"]))
+    graph = build_graph("MatMul", ("x", "weight"), np.full((64, 32), 2.0))
     np.testing.assert_allclose(run(graph, np.full((1, 3, 64), 5.0, np.float32)), np.full((1, 3, 32), 640.0), rtol=1e-6)
 
 
 def test_embeddings():
     """A scale per row."""
     table = np.array([[127.0, -3, 1], [0, 0, 0], [0.127, 0.001, -0.05]])
-    graph = build_graph({"table": table}, ("Gather", ["table", "x"]))
+    graph = build_graph("Gather", ("weight", "x"), table)
     np.testing.assert_allclose(run(graph, np.array([[2, 0], [1, 2]])), table[[[2, 0], [1, 2]]], rtol=1e-6)
     assert stored_types(graph) == {onnx.TensorProto.INT8}
 
@@ -82,7 +78,7 @@ def test_projections(shape):
     E = np.random.default_rng(0).integers(-127, 128, shape).astype(np.float32)
     E[..., 0] = 127
     E *= np.array([[1.0], [10.0]], np.float32)
-    graph = build_graph({"layer.E.weight": E}, ("MatMul", ["layer.E.weight", "x"]))
+    graph = build_graph("MatMul", ("weight", "x"), E, "layer.E.weight")
     x = np.eye(4, dtype=np.float32) + np.zeros((*shape[:-2], 1, 1), np.float32)
     np.testing.assert_allclose(run(graph, x), E, rtol=1e-6)
     assert stored_types(graph) == {onnx.TensorProto.INT8}
@@ -96,9 +92,8 @@ one of the year 's most quietly affecting family dramas , carried by two wonderf
 an exercise in noise that mistakes volume for excitement and explosions for a story , and it goes on for two long hours
 dull
 there is not a single frame of this film that looks as if anyone had cared about what was in it
-warm , funny and surprisingly sharp about money , marriage and growing old in a town that everybody else has left""".split(
-    "\n"
-)
+warm , funny and surprisingly sharp about money , marriage and growing old in a town that everybody else has left
+""".splitlines()
 
 
 @pytest.mark.slow
@@ -124,4 +119,5 @@ def test_logits_do_not_depend_on_the_batch(window, tmp_path):
     ).softmax(1)
     assert together[:, 0].std() > 0.02
     assert torch.equal(together.argmax(1), alone.argmax(1))
-    torch.testing.assert_close(together, alone, rtol=0, atol=1e-3)
+    # Required is 1e-3; one activation that is rounded otherwise moves probabilities by 1e-4 and more.
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
