@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass, RemoveUnusedNodesPass
-from onnxscript.rewriter import RewriteRuleClassBase, RewriteRuleSet
+from onnxscript.rewriter.pattern import RewriteRule, RewriteRuleSet
 
 PROJECTION = re.compile(r"\.[EF](\.heads\.\d+)?\.weight$")
 """Name of a learned E or F, of a layer or of a head with its own k."""
@@ -30,48 +30,34 @@ LARGEST_FACTOR = 64
 def quantize_(model: ir.Model) -> None:
     """Quantize a graph in place."""
     _compute_in_double(model.graph)
-    RewriteRuleSet([_Linear.rule(), _Embedding.rule()]).apply_to_model(model)
+    linear = RewriteRule(lambda op, x, weight: op.MatMul(x, weight), _quantize_linear, _is_matrix)
+    embedding = RewriteRule(lambda op, weight, indices: op.Gather(weight, indices), _quantize_embedding, _is_matrix)
+    RewriteRuleSet([linear, embedding]).apply_to_model(model)
     for weight in [value for name, value in model.graph.initializers.items() if PROJECTION.search(name)]:
         _quantize_projection(model.graph, weight)
     LiftConstantsToInitializersPass(size_limit=0)(model)
     RemoveUnusedNodesPass()(model)  # and the weights in single precision
 
 
-class _Linear(RewriteRuleClassBase):
+def _quantize_linear(op: Any, x: Any, weight: ir.Value) -> Any:
     """A linear layer, without its bias."""
-
-    def pattern(self, op: Any, x: Any, weight: Any) -> Any:
-        return op.MatMul(x, weight)
-
-    def check(self, context: Any, x: Any, weight: ir.Value) -> bool:
-        return _is_matrix(weight)
-
-    def rewrite(self, op: Any, x: Any, weight: ir.Value) -> Any:
-        values, scales = _round(weight, axis=0, largest=LARGEST_FACTOR)
-        # Activations are unsigned, 128 is zero, since products of unsigned with signed numbers have fast instructions.
-        step, zero = _constant(op, np.float32(1 / LARGEST)), _constant(op, np.uint8(128))
-        last_axis, smallest = _constant(op, np.array([-1])), _constant(op, np.float32(1e-30))  # a token of zeros
-        size = op.Max(op.ReduceMax(op.Abs(x), last_axis), smallest)
-        rounded = op.QuantizeLinear(op.Div(x, size), step, zero)
-        product = op.Cast(op.MatMulInteger(rounded, _constant(op, values), zero), to=ir.DataType.FLOAT)
-        return op.Mul(op.Mul(product, _constant(op, scales[0] / np.float32(LARGEST))), size)
+    values, scales = _round(weight, axis=0, largest=LARGEST_FACTOR)
+    # Activations are unsigned, 128 is zero, since products of unsigned with signed numbers have fast instructions.
+    step, zero = _constant(op, np.float32(1 / LARGEST)), _constant(op, np.uint8(128))
+    last_axis, smallest = _constant(op, np.array([-1])), _constant(op, np.float32(1e-30))  # a token of zeros
+    size = op.Max(op.ReduceMax(op.Abs(x), last_axis), smallest)
+    rounded = op.QuantizeLinear(op.Div(x, size), step, zero)
+    product = op.Cast(op.MatMulInteger(rounded, _constant(op, values), zero), to=ir.DataType.FLOAT)
+    return op.Mul(op.Mul(product, _constant(op, scales[0] / np.float32(LARGEST))), size)
 
 
-class _Embedding(RewriteRuleClassBase):
+def _quantize_embedding(op: Any, weight: ir.Value, indices: Any) -> Any:
     """Rows of a table."""
-
-    def pattern(self, op: Any, weight: Any, indices: Any) -> Any:
-        return op.Gather(weight, indices)
-
-    def check(self, context: Any, weight: ir.Value, indices: Any) -> bool:
-        return _is_matrix(weight)
-
-    def rewrite(self, op: Any, weight: ir.Value, indices: Any) -> Any:
-        values, scales = _round(weight, axis=1)
-        # The scales are a vector, since this rule would apply to a matrix again.
-        row_scales = op.Unsqueeze(op.Gather(_constant(op, scales[:, 0]), indices), _constant(op, np.array([-1])))
-        rows = op.Cast(op.Gather(_constant(op, values), indices), to=ir.DataType.FLOAT)
-        return op.Mul(rows, row_scales)
+    values, scales = _round(weight, axis=1)
+    # The scales are a vector, since this rule would apply to a matrix again.
+    row_scales = op.Unsqueeze(op.Gather(_constant(op, scales[:, 0]), indices), _constant(op, np.array([-1])))
+    rows = op.Cast(op.Gather(_constant(op, values), indices), to=ir.DataType.FLOAT)
+    return op.Mul(rows, row_scales)
 
 
 def _compute_in_double(graph: ir.Graph) -> None:
@@ -113,10 +99,10 @@ def _constant(op: Any, values: Any) -> Any:
     return op.Constant(value=ir.tensor(values))
 
 
-def _is_matrix(value: ir.Value) -> bool:
-    """Whether a value is a constant matrix in single precision."""
-    weight = value.const_value
-    return weight is not None and weight.dtype == ir.DataType.FLOAT and len(weight.shape) == 2
+def _is_matrix(context: Any, weight: ir.Value, **_: Any) -> bool:
+    """Whether the weight is a constant matrix in single precision."""
+    values = weight.const_value
+    return values is not None and values.dtype == ir.DataType.FLOAT and len(values.shape) == 2
 
 
 def _round(weight: ir.Value, axis: int | tuple[int, ...], largest: int = LARGEST) -> tuple[np.ndarray, np.ndarray]:
