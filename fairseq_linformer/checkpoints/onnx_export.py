@@ -12,13 +12,13 @@ from typing import Any
 
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..files import check_new_folder, new_folder
-from ..huggingface import LinformerModel, LinformerPreTrainedModel
+from ..huggingface import LinformerModel
 from ..models.shapes import PADDING_IDX
 from .files import ONNX_GRAPH, is_fairseq_checkpoint
 from .huggingface import choose_class, read_exported, to_huggingface
 from .huggingface_state import CLASSIFIER
 from .model_card import write_card
-from .onnx_graph import EXTERNAL_BYTES, write_graph
+from .onnx_graph import write_graph
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MIN_GRAPH_POSITIONS = 2
@@ -40,7 +40,7 @@ def to_onnx(
     Args:
         source: fairseq checkpoint, or a folder that ``to_huggingface`` or ``save_pretrained`` wrote.
         out: folder to write, new or empty.
-        int8: quantize weights, see ``onnx_int8.py``.
+        int8: quantize the graph, see ``onnx_int8.py``.
         head: classification head of a checkpoint, as in ``to_huggingface``; that of a folder must have this name.
         max_positions: longest input of the graph; None for the model's n.
         pool: as for ``onnx_graph.output_of``; without a trained head None is ``none``.
@@ -75,7 +75,7 @@ def to_onnx(
         config.architectures = [model_class.__name__ if pool is None else "LinformerModel"]
         settings = {"max_positions": n, "int8": int8, "pool": pool}
         target = stack.enter_context(new_folder(out))
-        _write_model(model.float(), target, settings)
+        write_graph(model.float(), target / ONNX_GRAPH, n, pool, int8)
         if options.get("tokenizer", True):
             _write_tokenizer(folder, target, n)
         content = {key: value for key, value in config.to_dict().items() if key != "auto_map"}
@@ -95,17 +95,6 @@ def check_packages(needed_by: str) -> None:
     for name in PACKAGES:
         if find_spec(name) is None:
             raise ImportError(f"{needed_by} needs {name}; install fairseq-linformer[onnx]", name=name)
-
-
-def _write_model(model: LinformerPreTrainedModel, folder: Path, settings: dict[str, Any]) -> None:
-    graph = folder / ("float.onnx" if settings["int8"] else ONNX_GRAPH)
-    num_bytes = write_graph(model, graph, settings["max_positions"], settings["pool"])
-    if settings["int8"]:
-        from .onnx_int8 import quantize
-
-        quantize(graph, folder / ONNX_GRAPH, external=num_bytes // 4 > EXTERNAL_BYTES)  # 8 bits instead of 32
-        for path in folder.glob("float.onnx*"):
-            path.unlink()
 
 
 def _write_tokenizer(source: Path, target: Path, max_positions: int) -> None:

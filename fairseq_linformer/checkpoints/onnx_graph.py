@@ -93,18 +93,20 @@ class OnnxModel(nn.Module):
         return features if self.pool else self.head(features)
 
 
-def write_graph(model: LinformerPreTrainedModel, path: Path, max_positions: int, pool: str | None = None) -> int:
+def write_graph(
+    model: LinformerPreTrainedModel, path: Path, max_positions: int, pool: str | None = None, int8: bool = False
+) -> None:
     """Write a model as ``path``, with weights of more than ``EXTERNAL_BYTES`` in ``path`` + ``.data``.
 
     Args:
         model: modified, see ``OnnxModel``.
         max_positions: N.
         pool: as for ``output_of``.
-
-    Returns:
-        Bytes of the weights.
+        int8: quantize the graph, see ``onnx_int8.py``.
     """
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass, DeduplicateInitializersPass
+
+    from .onnx_int8 import quantize_
 
     wrapped = OnnxModel(model.eval(), max_positions, pool)
     output, output_sizes = output_of(wrapped.is_classifier, pool)
@@ -125,14 +127,15 @@ def write_graph(model: LinformerPreTrainedModel, path: Path, max_positions: int,
         )
         assert program is not None
         ClearMetadataAndDocStringPass()(program.model)  # stack traces, with paths of this machine
+        if int8:
+            quantize_(program.model)
         DeduplicateInitializersPass(size_limit=2**31)(program.model)  # shapes of windows, which layers have in common
     graph = program.model.graph
     for value, names in (*((each, ("batch", "length")) for each in graph.inputs), (graph.outputs[0], output_sizes)):
         known = [size if isinstance(size, int) else name for size, name in zip(value.shape, names, strict=True)]
         value.shape = type(value.shape)(known)
-    num_bytes: int = sum(each.const_value.nbytes for each in graph.initializers.values())
+    num_bytes = sum(each.const_value.nbytes for each in graph.initializers.values())
     program.save(path, external_data=num_bytes > EXTERNAL_BYTES)
-    return num_bytes
 
 
 @contextmanager

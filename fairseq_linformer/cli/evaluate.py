@@ -57,10 +57,7 @@ def add_parser(commands) -> None:
     parser.add_argument("--split", help="split to evaluate (default: valid)")
     add_device(parser, note=" (default: cuda if available)")
     parser.add_argument(
-        "--max-tokens",
-        type=int,
-        metavar="T",
-        help="maximum tokens per batch; only results of int8 graphs depend on it (default: 8192, for perplexity 4096)",
+        "--max-tokens", type=int, metavar="T", help="maximum tokens per batch (default: 8192, for perplexity 4096)"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the scores to this file")
 

@@ -170,10 +170,10 @@ def attend_locally_at(
         .squeeze(-2)
         .masked_fill(is_masked.unsqueeze(1), masked_score(q.dtype))
     )
-    weights = torch.softmax(torch.cat([far, near], -1), -1)
+    weights = torch.softmax(torch.cat([near, far], -1), -1)  # in the order of ``_attend_unfused``
     dropped = torch.dropout(weights, dropout, dropout > 0).to(q.dtype)
-    far, near = dropped.split((num_projected, span), -1)
-    return far @ projected[1] + (near.unsqueeze(-2) @ values).squeeze(-2), weights
+    near, far = dropped.split((span, num_projected), -1)
+    return far @ projected[1] + (near.unsqueeze(-2) @ values).squeeze(-2), weights.roll(num_projected, -1)
 
 
 def gathers_outputs(num_positions: int, n: int, reach: int) -> bool:
@@ -263,8 +263,9 @@ def _attend_unfused(
     q = q / math.sqrt(q.size(-1))
     far = q @ projected_keys.transpose(-2, -1) + bias  # (B, H, n, k')
     near = _to_chunks(q, neighbors) @ _to_neighbors(keys, neighbors).transpose(-2, -1) + mask
-    weights = torch.softmax(torch.cat([far, _from_chunks(near, n)], -1), -1)
-    far, near = weights.split((num_projected, mask.size(-1)), -1)
+    # Windows come last: those of padding alone then add zeros to the end of a sum, and do not change its order.
+    weights = torch.softmax(torch.cat([_from_chunks(near, n), far], -1), -1)
+    near, far = weights.split((mask.size(-1), num_projected), -1)
     near_values = _to_neighbors(values, neighbors)
     context = dropped_product(_to_chunks(near, neighbors), near_values, dropout)
     return dropped_product(far, projected_values, dropout) + _from_chunks(context, n)

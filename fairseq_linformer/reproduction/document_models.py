@@ -112,12 +112,11 @@ def time_models(
 def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:
     """Write the graphs of ``GRAPHS`` for inputs of up to n tokens."""
     from ..checkpoints.onnx_graph import write_graph
-    from ..checkpoints.onnx_int8 import quantize
 
-    for plain, small, window in ((ONNX, INT8, 0), (WINDOWED_ONNX, WINDOWED_INT8, sizes["window"])):
-        path = folder / f"{plain}-{n}.onnx"
-        write_graph(_build_classifier(build_config(n, sizes, window)), path, n)
-        quantize(path, folder / f"{small}-{n}.onnx", external=False)
+    for name in GRAPHS:
+        window = sizes["window"] if name in (WINDOWED_ONNX, WINDOWED_INT8) else 0
+        model = _build_classifier(build_config(n, sizes, window))
+        write_graph(model, folder / f"{name}-{n}.onnx", n, int8=name in (INT8, WINDOWED_INT8))
 
 
 def _build_classifier(config: LinformerConfig) -> Any:

@@ -62,9 +62,7 @@ CASES: list[Case] = [
         """,
     ),
     *section(
-        "prepare sentencepiece",
-        "out --source text.txt",
-        "--vocab-size 100000 -> Vocabulary size .*100000.*<= 57",
+        "prepare sentencepiece", "out --source text.txt", "--vocab-size 100000 -> Vocabulary size .*100000.*<= 57"
     ),
     *section(
         "prepare sst-2",
@@ -258,9 +256,7 @@ CASES: list[Case] = [
         --suggest-k 1.5 -> --suggest-k must .*1.5
         """,
     ),
-    *section(
-        "analyze attention", "mlm/model.pt --source text.txt --out out", "--sentence 0 -> --sentence .*0"
-    ),
+    *section("analyze attention", "mlm/model.pt --source text.txt --out out", "--sentence 0 -> --sentence .*0"),
     *section(
         "benchmark inference",
         "--encoder-layers 1 --encoder-embed-dim 64",

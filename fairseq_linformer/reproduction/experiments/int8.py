@@ -9,6 +9,8 @@ precision: 8 of 32 bits, scales, and what stays in single precision; 0.267 of an
 **Speed**, random tokens and weights, two threads, interleaved rounds: with and without a local window, at n = 512 the
 int8 graph is in every round at least 1.5 times as fast as PyTorch, and as the ONNX graph in single precision. (All
 written before the first measurement of these models.)
+
+The results up to 2026-11-24 are of earlier int8 graphs, whose activations had a scale per batch instead of per token.
 """
 
 from collections.abc import Sequence
