@@ -44,6 +44,13 @@ def add_parser(commands: Any) -> None:
         help="probability that a batch is split into blocks of n/2, n/4, ... tokens, at least 16, to learn short "
         "inputs too; blocks of fewer than 32 tokens are not split (default: 0.5)",
     )
+    parser.add_argument(
+        "--pooled-weight",
+        type=float,
+        metavar="P",
+        help="also learn the mean-pooled features, with this weight of 1 minus their cosine, for models that embed "
+        "sentences (default: 0)",
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), help="device to train on (default: cpu)")
     parser.add_argument(
         "--amp",

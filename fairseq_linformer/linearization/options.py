@@ -11,7 +11,7 @@ from ..checkpoints.to_linformer import converted_init
 from ..data.tokenizer_files import DICTIONARY
 from ..files import read_json, sha256
 
-TRAINING_OPTIONS = ("batch_size", "lr", "short_seq_prob", "amp")
+TRAINING_OPTIONS = ("batch_size", "lr", "short_seq_prob", "pooled_weight", "amp")
 """Options that have no effect without updates."""
 SHORT_SEQ_PROB = 0.5
 """Default probability that a batch is split into shorter blocks."""
@@ -33,6 +33,7 @@ class Linearization:
         max_update: number of updates; 0 converts without training.
         lr: peak learning rate; it decays linearly to 0.
         short_seq_prob: probability that a batch is split into shorter blocks, see ``models/distillation.py``.
+        pooled_weight: weight of the pooled features' cosine, next to the hidden states.
         seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
         amp: train in mixed precision, with bf16 on a CPU and fp16 on a GPU.
@@ -48,6 +49,7 @@ class Linearization:
     max_update: int = 1000
     lr: float = 2e-4
     short_seq_prob: float = SHORT_SEQ_PROB
+    pooled_weight: float = 0.0
     seed: int = 1
     device: str = "cpu"
     amp: bool = False
@@ -59,6 +61,7 @@ class Linearization:
             ("max_update", self.max_update >= 0, "at least 0"),
             ("lr", 0 < self.lr < float("inf"), "a finite number above 0"),
             ("short_seq_prob", 0 <= self.short_seq_prob < 1, "in [0, 1)"),
+            ("pooled_weight", 0 <= self.pooled_weight < float("inf"), "a finite number of at least 0"),
             ("seed", 0 <= self.seed < 1 << 32, f"between 0 and {(1 << 32) - 1}"),
             ("device", self.device == "cpu" or torch.cuda.is_available(), "cpu if PyTorch sees no GPU"),
         ):
