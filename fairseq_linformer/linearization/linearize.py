@@ -164,6 +164,7 @@ def _build_job(options: Linearization, out: Path, teacher: Path, length: int) ->
         f"checkpoint.finetune_from_model={quote(str(student.path))}",
         f"criterion.teacher={quote(str(teacher))}",
         f"criterion.short_seq_prob={options.short_seq_prob}",
+        f"criterion.pooled_weight={options.pooled_weight!r}",
         *student.overrides,
         f"++model.max_positions={student.max_positions}",
         f"dataset.batch_size={options.batch_size}",

@@ -31,6 +31,7 @@ class Linearization:
         max_update: number of updates; 0 converts without training.
         lr: peak learning rate; it decays linearly to 0.
         short_seq_prob: probability that a batch is split into shorter blocks, see ``models/distillation.py``.
+        pooled_weight: weight of the pooled features' cosine, next to the hidden states.
         seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
         amp: train in mixed precision, with bf16 on a CPU and fp16 on a GPU.
@@ -46,6 +47,7 @@ class Linearization:
     max_update: int = 1000
     lr: float = 2e-4
     short_seq_prob: float = SHORT_SEQ_PROB
+    pooled_weight: float = 0.0
     seed: int = 1
     device: str = "cpu"
     amp: bool = False
@@ -57,6 +59,7 @@ class Linearization:
             ("max_update", self.max_update >= 0, "at least 0"),
             ("lr", 0 < self.lr < float("inf"), "a finite number above 0"),
             ("short_seq_prob", 0 <= self.short_seq_prob < 1, "in [0, 1)"),
+            ("pooled_weight", 0 <= self.pooled_weight < float("inf"), "a finite number of at least 0"),
             ("seed", 0 <= self.seed < 1 << 32, f"between 0 and {(1 << 32) - 1}"),
             ("device", self.device == "cpu" or torch.cuda.is_available(), "cpu if PyTorch sees no GPU"),
         ):

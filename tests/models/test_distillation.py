@@ -94,6 +94,26 @@ def test_loss_is_the_weighted_sum(teacher, start, mlm_data, options):
     assert ("hidden_loss" in log) == (options.get("hidden_weight") != 0)
 
 
+def test_pooled_features(teacher, start, mlm_data):
+    """Means over real positions by hand: padding does not count."""
+    student, model = build(start).eval(), build(teacher).eval()
+    torch.manual_seed(1)
+    for parameter in student.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    options = dict(unmasked=True, hidden_weight=0, logits_weight=0, task_weight=0, pooled_weight=0.5)
+    batch, tokens = sample()
+    loss, size, log = criterion(teacher, mlm_data, **options)(student, batch)
+    cosines = []
+    for row in tokens:
+        real = row.ne(1)
+        a, b = (m(row[None], features_only=True)[0][0, real].double().mean(0) for m in (student, model))
+        cosines.append(float(a @ b / (a.norm() * b.norm())))
+    expected = 0.5 * (1 - sum(cosines) / 3)
+    assert expected > 1e-2
+    assert float(loss) / size == pytest.approx(expected, rel=1e-4)
+    assert "hidden_loss" not in log
+
+
 HEAD = "sentence_classification_head"
 
 
@@ -259,6 +279,7 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
         (dict(logits_weight=math.inf), "logits_weight must be finite, got inf"),
         (dict(temperature=0), "temperature must be at least 0.01, got 0"),
         (dict(unmasked=True), "unmasked needs masked_lm"),
+        (dict(pooled_weight=1), "pooled_weight needs unmasked"),
         (dict(short_seq_prob=1), "short_seq_prob must be at least 0 and below 1, got 1"),
         (dict(short_seq_prob=0.5), "short_seq_prob needs unmasked"),
         (dict(n=32), "at least n = 32 positions, got 16"),
