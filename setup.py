@@ -50,7 +50,7 @@ setup(
         "onnx": ["onnx==1.23.2", "onnxscript==0.7.2", "onnxruntime==1.32.0"],
         "huggingface": ["transformers>=5,<6", "safetensors"],
         "benchmark": ["linformer", "linformer-pytorch", "transformers>=5,<6", "matplotlib"],
-        "test": ["pytest", "pytest-xdist", "hypothesis", "accelerate"],
+        "test": ["pytest", "pytest-xdist", "hypothesis", "accelerate", "sentence-transformers>=5,<7"],
         "lint": ["ruff==0.17.6", "mypy==2.4.1", "types-tqdm", "types-PyYAML"],
         "docs": ["mkdocs-material", "mkdocstrings[python]"],
     },

@@ -40,6 +40,7 @@ from .files import (
 from .huggingface_state import CLASSIFIER, ENCODER_PREFIX, LM_HEAD, to_fairseq, to_transformers, upgrade_projections
 from .model_card import write_card
 from .provenance import ORIGINS, collect_provenance, read_origins
+from .sentence_transformers import recorded_pooling, write_modules
 from .to_linformer import from_authors, is_linformer
 from .transformers_encoder import add_lm_head
 from .transformers_loading import WEIGHTS, find_weights
@@ -55,6 +56,7 @@ def to_huggingface(
     head: str | None = None,
     labels=None,
     tokenizer: bool = True,
+    pooling: str | None = None,
 ) -> None:
     """Export a checkpoint of ``linformer_roberta`` to a folder for ``transformers``.
 
@@ -67,6 +69,8 @@ def to_huggingface(
         labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` next to the checkpoint, or, without it, the
             names LABEL_0, LABEL_1, ...
         tokenizer: False to export no tokenizer, which needs no dictionary.
+        pooling: one of ``sentence_transformers.POOLINGS``, to write what ``sentence-transformers`` needs too; None for
+            that of the imported encoder, unless there is a classification head.
     """
     check_new_folder(out)
     data = read_checkpoint(checkpoint)
@@ -106,6 +110,10 @@ def to_huggingface(
             for file, path in files.items():  # a fast tokenizer does not save what fairseq reads
                 if file != TOKENIZER_JSON:
                     shutil.copyfile(path, folder / file)
+        recorded = recorded_pooling(config)
+        if pooling or (recorded and name is None):
+            chosen = {"normalize": False, **recorded, **({"pooling": pooling} if pooling else {})}
+            write_modules(folder, chosen, config.embed_dim, config.max_positions)
         write_card(folder, config)
 
 

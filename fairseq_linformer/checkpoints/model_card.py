@@ -9,6 +9,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..huggingface import LinformerPreTrainedConfig
+from .sentence_transformers import MODULES
 
 _TEMPLATE = """\
 ---
@@ -41,6 +42,16 @@ model = {{ auto_class }}.from_pretrained("FOLDER", trust_remote_code=True)
 pipe = pipeline("{{ task }}", "FOLDER", trust_remote_code=True)
 {%- endif %}
 ```
+{%- if embeds %}
+
+With sentence-transformers:
+
+```python
+from sentence_transformers import SentenceTransformer
+
+vectors = SentenceTransformer("FOLDER", trust_remote_code=True).encode(["A sentence."])
+```
+{%- endif %}
 {%- endif %}
 
 | | |
@@ -90,24 +101,28 @@ def write_card(folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, 
 
     Args:
         config: that of the model; ``fairseq`` has its provenance.
-        onnx: ``max_positions``, ``int8`` and ``pool`` of the graph; None if the folder is for ``transformers``.
+        onnx: ``max_positions``, ``int8`` and ``pooling`` of the graph; None if the folder is for ``transformers``.
     """
     files = {"fast": TOKENIZER_JSON, "slow": "tokenizer_config.json"}
     tokenizer = next((kind for kind, name in files.items() if (folder / name).is_file()), None)
-    (folder / "README.md").write_text(build_card(config, tokenizer, onnx), encoding="utf-8")
+    card = build_card(config, tokenizer, onnx, embeds=(folder / MODULES).is_file())
+    (folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: dict[str, Any] | None = None) -> str:
+def build_card(
+    config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: dict[str, Any] | None = None, embeds: bool = False
+) -> str:
     """The text of a model card.
 
     Args:
         tokenizer: ``fast`` or ``slow``; None if the folder has none.
+        embeds: whether ``sentence-transformers`` opens the folder.
         config, onnx: as for ``write_card``.
     """
     details = config.fairseq or {}
     imported, distilled, finetuned = (details.get(name) or {} for name in ("imported", "distilled", "finetuned"))
     auto_class, task, shape = _KINDS[config.architectures[0]]
-    if onnx and onnx["pool"] in ("first", "mean"):
+    if onnx and onnx["pooling"] in ("cls", "mean"):
         shape = "(sentences, width)"
     has_head = task == "text-classification"
     labels = [config.id2label[i] for i in range(config.num_labels)] if has_head else []
@@ -129,7 +144,7 @@ def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: d
         ("weights of the graph", onnx and ("int8, fp32 in norms and classification head" if onnx["int8"] else "fp32")),
         ("classification head", has_head and f"{config.classification_head_name}: {', '.join(labels)}"),
         ("masked LM head", task == "fill-mask" and imported.get("lm_head")),
-        ("pooling", onnx and onnx["pool"]),
+        ("pooling", onnx and onnx["pooling"]),
         ("explained variance of the Transformer's last layer", variance and f"{variance[-1]:.3f}"),
         *(
             (f"{finetuned['task']} {split}, {name}", _format_score(score, num_rows))
@@ -140,8 +155,8 @@ def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: d
         ("fairseq-linformer", details.get("versions", {}).get("fairseq_linformer")),
     ]
     card_data = ModelCardData(
-        library_name="onnx" if onnx else "transformers",
-        pipeline_tag=task,
+        library_name="onnx" if onnx else "sentence-transformers" if embeds else "transformers",
+        pipeline_tag="sentence-similarity" if embeds else task,
         tags=["linformer", "fairseq"],
         license=imported.get("license"),
         base_model=imported.get("hub"),
@@ -158,11 +173,12 @@ def build_card(config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: d
             card_data,
             template_str=_TEMPLATE,
             onnx=onnx,
-            output="features" if onnx and onnx["pool"] else "logits",
+            embeds=embeds,
+            output="features" if onnx and onnx["pooling"] else "logits",
             shape=shape,
             tokenizer=tokenizer,
             tokenize=_TOKENIZE[tokenizer].replace("TEXTS", json.dumps(texts)),
-            result=_format_result(config, labels) if onnx and onnx["pool"] is None else "features.shape",
+            result=_format_result(config, labels) if onnx and onnx["pooling"] is None else "features.shape",
             auto_class=auto_class,
             task=task,
             rows=[(_escape(name), _escape(value)) for name, value in rows if value not in (None, "", False)],

@@ -19,6 +19,7 @@ from .huggingface import choose_class, read_exported, to_huggingface
 from .huggingface_state import CLASSIFIER
 from .model_card import write_card
 from .onnx_graph import write_graph
+from .sentence_transformers import recorded_pooling
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MIN_GRAPH_POSITIONS = 2
@@ -32,7 +33,7 @@ def to_onnx(
     int8: bool = False,
     head: str | None = None,
     max_positions: int | None = None,
-    pool: str | None = None,
+    pooling: str | None = None,
     **options: Any,
 ) -> None:
     """Export a model to a folder for ``onnxruntime``.
@@ -43,7 +44,8 @@ def to_onnx(
         int8: quantize the graph, see ``onnx_int8.py``.
         head: classification head of a checkpoint, as in ``to_huggingface``; that of a folder must have this name.
         max_positions: longest input of the graph; None for the model's n.
-        pool: as for ``onnx_graph.output_of``; without a trained head None is ``none``.
+        pooling: as for ``onnx_graph.output_of``; without a trained head None is the pooling of the
+            imported encoder, else ``none``.
         options: those of ``to_huggingface``; of a folder only ``tokenizer``.
     """
     check_new_folder(out)
@@ -69,13 +71,13 @@ def to_onnx(
         model_class = choose_class(weights)
         if model_class is LinformerModel:
             weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
-            pool = pool or "none"
+            pooling = pooling or recorded_pooling(config).get("pooling", "none")
         model = model_class(config)
         model.load_state_dict(weights, strict=False)  # checked when they were read; a tied weight is stored once
-        config.architectures = [model_class.__name__ if pool is None else "LinformerModel"]
-        settings = {"max_positions": n, "int8": int8, "pool": pool}
+        config.architectures = [model_class.__name__ if pooling is None else "LinformerModel"]
+        settings = {"max_positions": n, "int8": int8, "pooling": pooling}
         target = stack.enter_context(new_folder(out))
-        write_graph(model.float(), target / ONNX_GRAPH, n, pool, int8)
+        write_graph(model.float(), target / ONNX_GRAPH, n, pooling, int8)
         if options.get("tokenizer", True):
             _write_tokenizer(folder, target, n)
         content = {key: value for key, value in config.to_dict().items() if key != "auto_map"}

@@ -30,17 +30,17 @@ EXTERNAL_BYTES = 1_800_000_000
 _export_settings: Any = _config
 
 
-def output_of(is_classifier: bool, pool: str | None) -> tuple[str, tuple[str, ...]]:
+def output_of(is_classifier: bool, pooling: str | None) -> tuple[str, tuple[str, ...]]:
     """Name of a graph's output, and names of its dimensions.
 
     Args:
         is_classifier: whether the head is a classifier, not a masked language model.
-        pool: ``none``, ``first`` or ``mean``: the features of each token, of the first, or their mean over all tokens;
-            None for the logits of the head.
+        pooling: ``none``, ``cls`` or ``mean``: the features of each token, of the first one, or their mean over all
+            tokens; None for the logits of the head.
     """
-    if pool is None:
+    if pooling is None:
         return OUTPUT, ("batch", "classes") if is_classifier else ("batch", "length", "vocabulary")
-    if pool == "none":
+    if pooling == "none":
         return "last_hidden_state", ("batch", "length", "width")
     return "sentence_embedding", ("batch", "width")
 
@@ -51,14 +51,14 @@ class OnnxModel(nn.Module):
     Args:
         model: modified in place: E and F become plain matrices with N columns.
         max_positions: N.
-        pool: as for ``output_of``.
+        pooling: as for ``output_of``.
     """
 
-    def __init__(self, model: LinformerPreTrainedModel, max_positions: int, pool: str | None):
+    def __init__(self, model: LinformerPreTrainedModel, max_positions: int, pooling: str | None):
         super().__init__()
-        self.encoder, self.pool = model.base_model.encoder, pool
+        self.encoder, self.pooling = model.base_model.encoder, pooling
         self.is_classifier = hasattr(model, "classifier")
-        if pool is None:
+        if pooling is None:
             self.head: nn.Module = model.classifier if self.is_classifier else model.lm_head
         embeddings = self.encoder.embed_positions
         rows = max_positions + self.encoder.config.padding_idx + 1
@@ -78,38 +78,38 @@ class OnnxModel(nn.Module):
             attention_mask: (B, n), zero at padding, which must follow the sentence.
 
         Returns:
-            Logits, (B, C) of a classifier or (B, n, V) of a masked language model; or with ``pool`` features, (B, n, d)
-            or (B, d).
+            Logits, (B, C) of a classifier or (B, n, V) of a masked language model; or with ``pooling`` features,
+            (B, n, d) or (B, d).
         """
         padding = attention_mask.eq(0) | input_ids.eq(self.encoder.config.padding_idx)
-        reads_first = self.pool == "first" or (self.pool is None and self.is_classifier)
+        reads_first = self.pooling == "cls" or (self.pooling is None and self.is_classifier)
         positions = input_ids.new_zeros(input_ids.size(0), 1) if reads_first else None
         features: Tensor = self.encoder(input_ids, positions, padding_mask=padding, padded=True)[0]
-        if self.pool == "first":
+        if self.pooling == "cls":
             return features[:, 0]
-        if self.pool == "mean":
+        if self.pooling == "mean":
             num_tokens = (~padding).sum(1, keepdim=True).clamp(min=1)
             return features.masked_fill(padding.unsqueeze(-1), 0.0).sum(1) / num_tokens
-        return features if self.pool else self.head(features)
+        return features if self.pooling else self.head(features)
 
 
 def write_graph(
-    model: LinformerPreTrainedModel, path: Path, max_positions: int, pool: str | None = None, int8: bool = False
+    model: LinformerPreTrainedModel, path: Path, max_positions: int, pooling: str | None = None, int8: bool = False
 ) -> None:
     """Write a model as ``path``, with weights of more than ``EXTERNAL_BYTES`` in ``path`` + ``.data``.
 
     Args:
         model: modified, see ``OnnxModel``.
         max_positions: N.
-        pool: as for ``output_of``.
+        pooling: as for ``output_of``.
         int8: quantize the graph, see ``onnx_int8.py``.
     """
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass, DeduplicateInitializersPass
 
     from .onnx_int8 import quantize_
 
-    wrapped = OnnxModel(model.eval(), max_positions, pool)
-    output, output_sizes = output_of(wrapped.is_classifier, pool)
+    wrapped = OnnxModel(model.eval(), max_positions, pooling)
+    output, output_sizes = output_of(wrapped.is_classifier, pooling)
     # Two different sizes that are not special, so that no size is taken for another, or for 1.
     batch, length = 3, max(2, min(max_positions, 37))
     example = torch.full((batch, length), wrapped.encoder.config.padding_idx + 1)

@@ -18,6 +18,7 @@ from ..models.distillation import NEW_LM_HEAD
 from ..models.roberta_eps import BERT_EPSILON
 from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_BIAS, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
+from .sentence_transformers import read_pooling
 from .transformers_loading import (
     WEIGHTS,
     check_config,
@@ -126,7 +127,8 @@ def read_encoder(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str
         - State dict of fairseq's RoBERTa; rows of the embeddings are in the order of ``transformers``.
         - Options of the model.
         - Where it comes from: ``name``, ``model_type`` and ``sha256`` of the weights; ``lm_head``, "imported" or
-          ``NEW_LM_HEAD``; ``hub``, the whole name if it is on the hub; and ``license`` if the model card states one.
+          ``NEW_LM_HEAD``; ``hub``, the whole name if it is on the hub; ``license`` if the model card states one; and
+          ``pooling`` if it embeds sentences, see ``sentence_transformers.py``.
     """
     from transformers import AutoConfig, AutoModelForMaskedLM
 
@@ -171,6 +173,8 @@ def read_encoder(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str
     }
     if license := _read_license(name):
         source["license"] = license
+    if pooling := read_pooling(name):
+        source["pooling"] = pooling
     return state, options, source
 
 

@@ -15,7 +15,7 @@ def add_parser(commands: Any) -> None:
         "export a checkpoint to transformers, or to ONNX for onnxruntime without PyTorch",
         """export checkpoint_best.pt hf-base --dictionary dict.txt --tokenizer spm.model
         export checkpoint_best.pt onnx-base --onnx --int8 --max-positions 256
-        export minilm/model.pt embeddings --onnx --pool mean""",
+        export minilm/model.pt embeddings --pooling mean""",
         description="`convert` reads the folder for transformers back.",
     )
     add = parser.add_argument
@@ -29,15 +29,15 @@ def add_parser(commands: Any) -> None:
     add("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
     add_tokenizer(parser, default=next_to)
     add("--no-tokenizer", action="store_true", help="do not export the tokenizer")
+    pooling = (
+        "one vector per input, for sentence-transformers or as output of the graph: the mean over all tokens, or the "
+        "first one's features; none: a graph for the features of each token (default: as in the imported encoder)"
+    )
+    add("--pooling", choices=("mean", "cls", "none"), help=pooling)
     add("--onnx", action="store_true", help="write an ONNX graph")
     add = parser.add_argument_group("graph", "With --onnx.").add_argument
     add("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")
     add("--max-positions", type=int, metavar="N", help="longest input in tokens (default: the model's n)")
-    pool = (
-        "return features instead of logits: of each token, of the first one, or their mean over all tokens (default: "
-        "logits; none if the model has no trained head)"
-    )
-    add("--pool", choices=("none", "first", "mean"), help=pool)
     parser.set_defaults(run=_export)
 
 
@@ -50,12 +50,12 @@ def _export(options: argparse.Namespace) -> str:
     if options.onnx:
         from ..checkpoints.onnx_export import to_onnx
 
-        graph = {name: getattr(options, name) for name in ("int8", "max_positions", "pool")}
+        graph = {name: getattr(options, name) for name in ("int8", "max_positions", "pooling")}
         to_onnx(checkpoint, options.out, **graph, **values)
         return f"{options.out} is written; {options.out / 'README.md'} shows how to run it"
-    if options.int8 or options.max_positions is not None or options.pool:
-        options.parser.error("--int8, --max-positions and --pool need --onnx")
+    if options.int8 or options.max_positions is not None or options.pooling == "none":
+        options.parser.error("--int8, --max-positions and --pooling none need --onnx")
     from ..checkpoints.huggingface import to_huggingface
 
-    to_huggingface(checkpoint, options.out, **values)
+    to_huggingface(checkpoint, options.out, pooling=options.pooling, **values)
     return f"{options.out} is written; load it with trust_remote_code=True"

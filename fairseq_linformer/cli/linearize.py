@@ -34,8 +34,8 @@ def add_parser(commands: Any) -> None:
     )
     add("--short-seq-prob", type=float, metavar="P", help=shorter)
     pooled = (
-        "also learn the mean-pooled features, with this weight of 1 minus their cosine, for models that embed sentences "
-        "(default: 0)"
+        "also learn the mean-pooled features, with this weight of 1 minus their cosine, for models that embed "
+        "sentences (default: 0)"
     )
     add("--pooled-weight", type=float, metavar="P", help=pooled)
     add("--device", choices=("cpu", "cuda"), help="device to train on (default: cpu)")

@@ -344,8 +344,8 @@ def pooled_loss(student: Tensor, teacher: Tensor, real: Tensor) -> Tensor:
         real: (B, n), False at padding.
     """
     # A cosine does not depend on the length of its vectors: sums replace means.
-    sums = [(features.float() * real.unsqueeze(-1)).sum(1) for features in (student, teacher)]
-    return 1 - F.cosine_similarity(*sums).mean()
+    ours, theirs = ((features.float() * real.unsqueeze(-1)).sum(1) for features in (student, teacher))
+    return 1 - F.cosine_similarity(ours, theirs).mean()
 
 
 def logits_loss(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:

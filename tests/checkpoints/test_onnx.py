@@ -98,29 +98,29 @@ def mean_of_tokens(model, tokens, mask):
 
 FEATURES = {
     None: lambda *inputs: inputs[0](*inputs[1:]).last_hidden_state,
-    "first": lambda *inputs: inputs[0](*inputs[1:]).last_hidden_state[:, 0],
+    "cls": lambda *inputs: inputs[0](*inputs[1:]).last_hidden_state[:, 0],
     "mean": mean_of_tokens,
 }
-NIGHTLY_POOLS = [pytest.param(pool, marks=pytest.mark.nightly) for pool in (None, "first")]
-NAMES = {None: "last_hidden_state", "first": "sentence_embedding", "mean": "sentence_embedding"}
+NIGHTLY_POOLS = [pytest.param(pooling, marks=pytest.mark.nightly) for pooling in (None, "cls")]
+NAMES = {None: "last_hidden_state", "cls": "sentence_embedding", "mean": "sentence_embedding"}
 
 
-@pytest.mark.parametrize("pool", [pytest.param("mean", marks=pytest.mark.slow), *NIGHTLY_POOLS])
-def test_features_of_an_encoder_without_a_head(pool, tmp_path):
+@pytest.mark.parametrize("pooling", [pytest.param("mean", marks=pytest.mark.slow), *NIGHTLY_POOLS])
+def test_features_of_an_encoder_without_a_head(pooling, tmp_path):
     model = build_model(LinformerModel, local_window=3)
-    to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", pool=pool)
+    to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", pooling=pooling)
     session = open_graph(tmp_path / "onnx")
-    assert [output.name for output in session.get_outputs()] == [NAMES[pool]]
-    assert largest_difference(session, model, run=FEATURES[pool]) < 1e-4
-    size = 16 if pool else "2, 4, 16"
-    assert run_card(tmp_path / "onnx", tmp_path) == (f"(2, {size})" if pool else f"({size})")
+    assert [output.name for output in session.get_outputs()] == [NAMES[pooling]]
+    assert largest_difference(session, model, run=FEATURES[pooling]) < 1e-4
+    size = 16 if pooling else "2, 4, 16"
+    assert run_card(tmp_path / "onnx", tmp_path) == (f"(2, {size})" if pooling else f"({size})")
 
 
 @pytest.mark.nightly
 def test_features_of_a_classifier(tmp_path):
     """Its head is left out, and ``evaluate`` says so."""
     model = build_model()
-    main(["export", str(save(model, tmp_path / "model")), str(tmp_path / "onnx"), "--onnx", "--pool", "mean"])
+    main(["export", str(save(model, tmp_path / "model")), str(tmp_path / "onnx"), "--onnx", "--pooling", "mean"])
     assert largest_difference(open_graph(tmp_path / "onnx"), model.base_model, run=mean_of_tokens) < 1e-4
     with pytest.raises(ValueError, match="onnx must be an exported classifier"):
         OnnxClassifier(tmp_path / "onnx")
