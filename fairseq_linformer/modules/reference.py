@@ -17,7 +17,15 @@ import math
 import torch
 from torch import Tensor, nn
 
-from . import Convolution, LinearMultiheadAttention, LinformerEncoder, LinformerEncoderLayer, MeanPool, Projection
+from . import (
+    Convolution,
+    LinearMultiheadAttention,
+    Linformer,
+    LinformerEncoder,
+    LinformerEncoderLayer,
+    MeanPool,
+    Projection,
+)
 from .linear import HeadProjections
 
 Rows = dict[int, Tensor]
@@ -193,7 +201,11 @@ def encode(encoder: LinformerEncoder, tokens: Tensor) -> Tensor:
     """The features (n, d) of a sentence of n token IDs."""
     positions = encoder.config.padding_idx + 1 + torch.arange(len(tokens))  # as fairseq counts
     X = encoder.embed_tokens.weight[tokens] + encoder.embed_positions.weight[positions]
-    X = layer_norm(encoder.layernorm_embedding, X)
+    return encode_vectors(encoder, layer_norm(encoder.layernorm_embedding, X))
+
+
+def encode_vectors(encoder: LinformerEncoder | Linformer, X: Tensor) -> Tensor:
+    """The features of n vectors: (n, d) to (n, d)."""
     for layer in encoder.layers:
         assert isinstance(layer, LinformerEncoderLayer)
         X = encoder_layer(layer, X)
