@@ -18,9 +18,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
-from .fused import align_mask, masked_score
 from .linear import AnyProjection
-from .local_window import Neighbors, attend_locally, attend_locally_at, attention_dtype, find_neighbors, gathers_outputs
+from .local_window import (
+    Neighbors,
+    align_mask,
+    attend_locally,
+    attend_locally_at,
+    attention_dtype,
+    find_neighbors,
+    gathers_outputs,
+    masked_score,
+)
 from .order import Order, cheapest_order, exported_order
 
 LinearFactory = Callable[[int, int], nn.Linear]
