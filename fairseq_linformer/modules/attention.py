@@ -192,12 +192,12 @@ class LinearMultiheadAttention(nn.Module):
 
         weights: Tensor | None
         reduce_keys: Reduce = partial(E.reduce, value=E_value, padding_mask=padding_mask, scale=masks.E_scale)
-        reduce_values: Reduce = reduce_keys
+        reduce_values: Reduce | None = None
         if F_ is not E:
             reduce_values = partial(F_.reduce, value=F_value, padding_mask=padding_mask, scale=masks.F_scale)
         if self.local_window:
             context, weights = self._attend_with_neighbors(
-                q, x, reduce_keys, reduce_values, padding_mask, positions, masks
+                q, x, reduce_keys, reduce_values or reduce_keys, padding_mask, positions, masks
             )
         elif order is Order.SCORES:
             assert E_value is not None and F_value is not None  # only matrices support this order
@@ -210,15 +210,17 @@ class LinearMultiheadAttention(nn.Module):
         context = self.out_proj(context if read is None else gather_positions(context, read))
         return context, weights if need_weights else None
 
-    def _project(self, x: Tensor, reduce_keys: Reduce, reduce_values: Reduce, order: Order) -> tuple[Tensor, Tensor]:
-        """E K W^K and F V W^V with their biases, each (B, H, k', d_h)."""
+    def _project(
+        self, x: Tensor, reduce_keys: Reduce, reduce_values: Reduce | None, order: Order
+    ) -> tuple[Tensor, Tensor]:
+        """E K W^K and F V W^V with their biases, each (B, H, k', d_h). ``reduce_values`` is None if F is E."""
         if order is Order.INPUT:
             reduced = reduce_keys(x)  # (B, k', d)
             keys = self.k_proj(reduced)
-            values = self.v_proj(reduced if reduce_values is reduce_keys else reduce_values(x))
+            values = self.v_proj(reduced if reduce_values is None else reduce_values(x))
         else:
             keys = reduce_keys(linear_without_bias(self.k_proj, x)) + self.k_proj.bias
-            values = reduce_values(linear_without_bias(self.v_proj, x)) + self.v_proj.bias
+            values = (reduce_values or reduce_keys)(linear_without_bias(self.v_proj, x)) + self.v_proj.bias
         return self._split_heads(keys), self._split_heads(values)
 
     def _attend(
