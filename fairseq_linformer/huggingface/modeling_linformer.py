@@ -33,7 +33,7 @@ from transformers.utils import can_return_tuple
 from ..modules.attention import gather_positions
 from ..modules.encoder import LinformerEncoder, init_bert_weights
 from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
-from ..modules.projection import KIND_BUFFERS, WindowedProjection
+from ..modules.projection import KIND_BUFFERS, Projection
 from .configuration_linformer import LinformerPreTrainedConfig
 
 _LEARNING_OPTIONS = ("freeze_projections", "projection_lr_scale")
@@ -128,7 +128,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
                     # A file of version 0.2 does not have these options, and its E and F were trained without them.
                     tensor.copy_(torch.zeros(3) if name.endswith(".window_options") else fresh[name])
         for module in self.modules():
-            if isinstance(module, WindowedProjection):
+            if isinstance(module, Projection):
                 module.read_options()
 
     def save_pretrained(self, save_directory, is_main_process=True, *args, **kwargs):

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ..config import LinformerConfig
 from ..modules.encoder_layer import build_projection
-from ..modules.linear import HeadProjections
-from ..modules.projection import Projection
+from ..modules.linear import AnyProjection, HeadProjections
 from ..modules.resize import resize_positions, resize_projection, scale_projected_dim
 from ..projected_dim import Dim
 
@@ -134,13 +133,15 @@ def fit_state_dict(
             old = _load(build_projection(old_config, layer, which), state, prefix)
             if (old.n, old_config.projected_dims[layer]) == (module.n, config.projected_dims[layer]):
                 module = old
+            elif config.projection == "random":
+                raise ValueError("random projections cannot be resized; draw new matrices instead")
             else:
                 resize_projection(old, module)
         new.update({prefix + key: value for key, value in module.state_dict().items()})
     return new
 
 
-def _load(module: Projection, state: dict[str, Tensor], prefix: str) -> Projection:
+def _load(module: AnyProjection, state: dict[str, Tensor], prefix: str) -> AnyProjection:
     """Load the entries of a prefix into a module, and return it."""
     module.load_state_dict({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
     return module

@@ -1,7 +1,7 @@
 """The mathematics of the Linformer in pure PyTorch: needs neither fairseq nor transformers."""
 
 from .attention import LinearMultiheadAttention
-from .encoder import LinformerEncoder
+from .encoder import Linformer, LinformerEncoder
 from .encoder_layer import LinformerEncoderLayer
 from .linear import LinearProjection
 from .pooling import Convolution, MaxPool, MeanPool
@@ -11,6 +11,7 @@ __all__ = [
     "Convolution",
     "LinearMultiheadAttention",
     "LinearProjection",
+    "Linformer",
     "LinformerEncoder",
     "LinformerEncoderLayer",
     "MaxPool",

@@ -18,11 +18,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
-from .fused import align_mask, masked_score
-from .linear import LinearProjection
-from .local_window import Neighbors, attend_locally, attend_locally_at, attention_dtype, find_neighbors, gathers_outputs
+from .linear import AnyProjection
+from .local_window import (
+    Neighbors,
+    align_mask,
+    attend_locally,
+    attend_locally_at,
+    attention_dtype,
+    find_neighbors,
+    gathers_outputs,
+    masked_score,
+)
 from .order import Order, cheapest_order, exported_order
-from .projection import Projection
 
 LinearFactory = Callable[[int, int], nn.Linear]
 """Builds a linear layer with bias from (in_features, out_features)."""
@@ -76,8 +83,8 @@ class LinearMultiheadAttention(nn.Module):
         self,
         embed_dim: int,
         num_heads: int,
-        E: Projection,
-        F: Projection | None = None,
+        E: AnyProjection,
+        F: AnyProjection | None = None,
         shared: bool = False,
         dropout: float = 0.0,
         local_window: int = 0,
@@ -90,20 +97,24 @@ class LinearMultiheadAttention(nn.Module):
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim) for _ in range(4))
         self.E, self.F = None if shared else E, F
         # A tuple hides the shared E from nn.Module: it is the caller's submodule.
-        self._shared: tuple[Projection, ...] = (E,) if shared else ()
+        self._shared: tuple[AnyProjection, ...] = (E,) if shared else ()
 
     @property
-    def projections(self) -> tuple[Projection, Projection]:
+    def projections(self) -> tuple[AnyProjection, AnyProjection]:
         """E and F."""
         E = self.E or self._shared[0]
         return E, self.F or E
+
+    @property
+    def _dropout(self) -> float:
+        """The dropout probability in the current mode."""
+        return self.dropout if self.training else 0.0
 
     def mask_key(self, n: int, positions: Tensor | None = None) -> tuple[Any, ...]:
         """What ``masks`` depend on besides the input: n positions, of which ``positions`` are read."""
         E, F_ = self.projections
         gathers_windows = self.local_window > 0 and not self._attends_at_all(n, positions)
-        has_dropout = self.training and self.dropout > 0
-        return E.geometry(), F_.geometry(), self.local_window, gathers_windows, has_dropout
+        return E.geometry(), F_.geometry(), self.local_window, gathers_windows, self._dropout > 0
 
     def _attends_at_all(self, n: int, positions: Tensor | None, need_weights: bool = False) -> bool:
         """Whether to attend with a local window at all positions, also if only some are read."""
@@ -114,25 +125,22 @@ class LinearMultiheadAttention(nn.Module):
     ) -> Masks:
         """The masks of an input; arguments as for ``forward``, ``x`` is read only for its shape, dtype and device."""
         E, F_ = self.projections
-        n, reach = x.size(1), self.local_window
+        n, reach, dtype = x.size(1), self.local_window, _query_dtype(x)
         E_scale = E.row_scale(x, padding_mask)
         scales = E_scale, E_scale if F_ is E else F_.row_scale(x, padding_mask)
-        dtype = _query_dtype(x)
         if not reach:
             bias = E.bias(x, padding_mask)
             return Masks(None if bias is None else bias.to(dtype), *scales, None)
-        attends_at_all = self._attends_at_all(n, positions, need_weights)
-        queries = torch.arange(n, device=x.device).unsqueeze(0) if positions is None or attends_at_all else positions
-        bias = E.bias(x, padding_mask, reach, queries)
+        dtype, neighbors = attention_dtype(x.device, dtype), None
+        if self._attends_at_all(n, positions, need_weights):
+            neighbors = find_neighbors(x, padding_mask, reach, self.head_dim, dtype, self._dropout)
+            positions = None
+        if positions is None:
+            positions = torch.arange(n, device=x.device).unsqueeze(0)
+        bias = E.bias(x, padding_mask, reach, positions)
         if bias is None:
             bias = x.new_zeros(1, 1, 1, E.num_reached(n))
-        dtype = attention_dtype(x.device, dtype)
-        bias = align_mask(bias.to(dtype).clamp(min=masked_score(dtype)))
-        if not attends_at_all:
-            return Masks(bias, *scales, None)
-        dropout = self.dropout if self.training else 0.0
-        neighbors = find_neighbors(x, padding_mask, reach, self.head_dim, dtype, dropout)
-        return Masks(bias, *scales, neighbors)
+        return Masks(align_mask(bias.to(dtype).clamp(min=masked_score(dtype))), *scales, neighbors)
 
     def forward(
         self,
@@ -183,28 +191,21 @@ class LinearMultiheadAttention(nn.Module):
             )
 
         weights: Tensor | None
-        if order is Order.SCORES:
-            assert isinstance(E, LinearProjection) and isinstance(F_, LinearProjection)  # only they support this order
-            assert E_value is not None and F_value is not None
-            context, weights = self._attend_through_scores(
-                q,
-                x,
-                (E_value[..., :num_reached, :n], masks.E_scale),
-                (F_value[..., :num_reached, :n], masks.F_scale),
-                masks.bias,
+        reduce_keys: Reduce = partial(E.reduce, value=E_value, padding_mask=padding_mask, scale=masks.E_scale)
+        reduce_values: Reduce | None = None
+        if F_ is not E:
+            reduce_values = partial(F_.reduce, value=F_value, padding_mask=padding_mask, scale=masks.F_scale)
+        if self.local_window:
+            context, weights = self._attend_with_neighbors(
+                q, x, reduce_keys, reduce_values or reduce_keys, padding_mask, positions, masks
             )
+        elif order is Order.SCORES:
+            assert E_value is not None and F_value is not None  # only matrices support this order
+            reached = (..., slice(num_reached), slice(n))
+            context, weights = self._attend_through_scores(q, x, E_value[reached], F_value[reached], masks)
         else:
-            reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask, scale=masks.E_scale)
-            reduce_values: Reduce | None = None
-            if F_ is not E:
-                reduce_values = partial(F_.reduce, value=F_value, padding_mask=padding_mask, scale=masks.F_scale)
-            if self.local_window:
-                context, weights = self._attend_with_neighbors(
-                    q, x, reduce_keys, reduce_values or reduce_keys, padding_mask, positions, masks
-                )
-            else:
-                keys, values = self._project(x, reduce_keys, reduce_values, order)
-                context, weights = self._attend(q, keys, values, masks.bias, need_weights)
+            keys, values = self._project(x, reduce_keys, reduce_values, order)
+            context, weights = self._attend(q, keys, values, masks.bias, need_weights)
         context = context.transpose(1, 2).flatten(2)
         context = self.out_proj(context if read is None else gather_positions(context, read))
         return context, weights if need_weights else None
@@ -226,7 +227,7 @@ class LinearMultiheadAttention(nn.Module):
         self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """softmax(q keys^T) values: (B, H, m, d_h), and the weights with ``need_weights``."""
-        p = self.dropout if self.training else 0.0
+        p = self._dropout
         # On CPU, PyTorch's attention with dropout is not fused and stores 12 bytes per weight; this stores 5.
         if not (need_weights or (p > 0 and q.device.type == "cpu")):
             mask = None if bias is None else bias.to(q.dtype)
@@ -252,39 +253,31 @@ class LinearMultiheadAttention(nn.Module):
             projected_keys = projected_keys + (self.k_proj.bias - self.k_proj.bias)
         projected = self._split_heads(projected_keys), self._split_heads(projected_values)
         exact = self._split_heads(keys), self._split_heads(values + self.v_proj.bias)
-        p = self.dropout if self.training else 0.0
         assert masks.bias is not None
         if masks.neighbors is not None:
-            return attend_locally(q, projected, exact, masks.bias, masks.neighbors, p), None
+            return attend_locally(q, projected, exact, masks.bias, masks.neighbors, self._dropout), None
         if positions is None:
             positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)
-        return attend_locally_at(positions, q, projected, exact, masks.bias, padding_mask, self.local_window, p)
+        reach = self.local_window
+        return attend_locally_at(positions, q, projected, exact, masks.bias, padding_mask, reach, self._dropout)
 
     def _attend_through_scores(
-        self,
-        q: Tensor,
-        x: Tensor,
-        E: tuple[Tensor, Tensor | None],
-        F_: tuple[Tensor, Tensor | None],
-        bias: Tensor | None,
+        self, q: Tensor, x: Tensor, E: Tensor, F_: Tensor, masks: Masks
     ) -> tuple[Tensor, Tensor]:
-        """Like ``_attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V).
-
-        Args:
-            E, F_: the matrix, and the factor of each row, (B or 1, k' or 1, 1), or None.
-        """
+        """Like ``_attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V); E and F are the (k', n)
+        parts of the matrices that the input reaches."""
         keys = self._split_heads(linear_without_bias(self.k_proj, x))  # (B, H, n, d_h)
         values = self._split_heads(linear_without_bias(self.v_proj, x))
         q = self._scaled(q)
         # The key bias shifts all k scores of a query alike and cancels in the softmax. It is added so that it has a
         # gradient (zero) in every order.
         key_bias = (q * self._head_bias(self.k_proj)).sum(-1, keepdim=True)
-        scores = _scale_columns((q @ keys.transpose(-2, -1)) @ E[0].transpose(-2, -1), E[1])  # (B, H, m, k')
-        weights = self._softmax(scores + key_bias, bias)
-        dropped = dropout(weights, self.dropout, self.training)
+        scores = _scale_columns((q @ keys.transpose(-2, -1)) @ E.transpose(-2, -1), masks.E_scale)  # (B, H, m, k')
+        weights = self._softmax(scores + key_bias, masks.bias)
+        dropped = dropout(weights, self._dropout)
         # After dropout the weights no longer sum to one.
         value_bias = dropped.sum(-1, keepdim=True) * self._head_bias(self.v_proj)
-        return (_scale_columns(dropped, F_[1]) @ F_[0]) @ values + value_bias, weights
+        return (_scale_columns(dropped, masks.F_scale) @ F_) @ values + value_bias, weights
 
     def _scaled(self, q: Tensor) -> Tensor:
         """q / sqrt(d_h). Queries are scaled because scores are more numerous."""

@@ -14,19 +14,19 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
-def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """Zero each number with probability ``p`` and scale the others by 1 / (1 - p); ``x`` itself outside training."""
-    return torch.native_dropout(x, p, True)[0] if training and p > 0 else x
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Zero each number with probability ``p`` and scale the others by 1 / (1 - p)."""
+    return torch.native_dropout(x, p, True)[0] if p > 0 else x
 
 
 class Dropout(nn.Dropout):
     """``nn.Dropout`` that stores one byte per number."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return dropout(x, self.p, self.training)
+        return dropout(x, self.p if self.training else 0.0)
 
 
-def dropped_product(weights: Tensor, values: Tensor, p: float, training: bool = True) -> Tensor:
+def dropped_product(weights: Tensor, values: Tensor, p: float) -> Tensor:
     """``dropout(weights) @ values`` that stores the weights and one byte per weight for the backward pass.
 
     A plain product also stores the dropped weights, as large as the weights, which softmax stores anyway. Here they are
@@ -39,7 +39,7 @@ def dropped_product(weights: Tensor, values: Tensor, p: float, training: bool = 
     Returns:
         (..., m, d_h)
     """
-    if not training or p == 0:
+    if p == 0:
         return weights @ values
     if weights.dtype != values.dtype:
         # Under autocast softmax returns single precision and linear layers half; backward runs without autocast.

@@ -1,9 +1,12 @@
-"""The encoder, batch first throughout.
+"""The encoders of tokens and of vectors, batch first throughout.
 
 B sentences, n positions, m positions whose output is needed, d width
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import fields
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -20,107 +23,55 @@ from .length_groups import Group, count_group_positions, group_by_length
 from .projection import learned_projections
 
 
-class LinformerEncoder(nn.Module):
-    """RoBERTa's encoder with linear attention.
+class LinformerLayers(nn.Module):
+    """What the encoders of tokens and of vectors have in common: E and F, the layers, and the norm after them.
 
-    Parameters are named as in fairseq's ``TransformerEncoder``: a RoBERTa checkpoint lacks only E and F. With layerwise
-    sharing the projection is ``E`` of this module, otherwise ``layers.I.self_attn.E`` and ``.F``.
-
-    Args:
-        config: shape of the encoder.
-        embed_tokens: (vocab_size, d) embedding to use; None builds one.
-        linear, layer_norm: build the parts of a layer, as in ``LinformerEncoderLayer``.
-        embedding_noise: applied to the embeddings; fairseq's quantization noise.
+    With layerwise sharing the projection is ``E`` of this module, otherwise ``layers.I.self_attn.E`` and ``.F``.
     """
 
-    def __init__(
-        self,
-        config: LinformerConfig,
-        embed_tokens: nn.Embedding | None = None,
-        linear: LinearFactory = nn.Linear,
-        layer_norm: LayerNormFactory = nn.LayerNorm,
-        embedding_noise: nn.Module | None = None,
-    ):
-        super().__init__()
+    config: LinformerConfig
+
+    def _build_layers(self, config: LinformerConfig, linear: LinearFactory, layer_norm: LayerNormFactory) -> None:
         self.config = config
-        self.embed_tokens = embed_tokens or nn.Embedding(config.vocab_size, config.embed_dim, config.padding_idx)
-        # fairseq counts positions from padding_idx + 1.
-        self.embed_positions = nn.Embedding(
-            config.max_positions + config.padding_idx + 1, config.embed_dim, config.padding_idx
-        )
-        norm = partial(layer_norm, config.embed_dim, config.layer_norm_eps)
-        self.layernorm_embedding = norm() if config.layernorm_embedding else None
-        self.quant_noise = embedding_noise
-        self.dropout_module = Dropout(config.dropout)
         self.E = build_projection(config) if config.has_single_projection else None
         self.layers = nn.ModuleList(
             LinformerEncoderLayer(config, i, self.E, linear, layer_norm) for i in range(config.layers)
         )
-        self.layer_norm = norm() if config.normalize_before else None
+        self.layer_norm = layer_norm(config.embed_dim, config.layer_norm_eps) if config.normalize_before else None
         self.apply(init_bert_weights)
 
-    def forward(
-        self,
-        tokens: Tensor,
-        positions: Tensor | None = None,
-        return_all_hiddens: bool = False,
-        token_embeddings: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        padded: bool | None = None,
-        use_length_groups: bool = True,
-    ) -> tuple[Tensor, list[Tensor] | None]:
-        """
-        Args:
-            tokens: (B, n) integers, ``padding_idx`` at padding.
-            positions: (B, m), the positions whose features are needed; the last layer skips the others, and the
-                features are the same. None for all.
-            return_all_hiddens: also return the input of the first layer and the output of each. Not with ``positions``.
-            token_embeddings: (B, n, d), used instead of the embeddings of ``tokens``.
-            padding_mask: (B, n), True at padding; None to mask ``padding_idx``.
-            padded: whether there is padding; None to read it from the mask, which synchronizes with the GPU.
-            use_length_groups: run sentences of similar length together if this saves time (``length_groups.py``), with
-                one call of each layer per group; False for hooks that need the whole batch. No effect with
-                ``return_all_hiddens``.
-
-        Returns:
-            (B, m or n, d) features, and a list of (B, n, d) hidden states or None. Values at padded positions are
-            meaningless.
-        """
-        if tokens.size(1) > self.config.max_positions:
+    def _check_length(self, n: int) -> None:
+        if n > self.config.max_positions:
             raise ValueError(
                 f"the input must have at most {self.config.max_positions} positions (max_positions, the columns of E "
-                f"and F), got {tokens.size(1)}"
+                f"and F), got {n}"
             )
-        if padding_mask is None:
-            padding_mask = tokens.eq(self.config.padding_idx)  # (B, n)
-        mask = padding_mask if (padding_mask.any() if padded is None else padded) else None
+
+    def _encode(
+        self,
+        embed: Callable[[], Tensor],
+        padding_mask: Tensor | None,
+        positions: Tensor | None = None,
+        hiddens: list[Tensor] | None = None,
+        use_length_groups: bool = True,
+    ) -> Tensor:
+        """The features, (B, m or n, d).
+
+        Args:
+            embed: returns the input of the first layer, (B, n, d). Whoever keeps it, keeps it in memory.
+            padding_mask: (B, n), True at padding; None without padding.
+            hiddens: the input of the first layer and the output of each are appended to it. Not with ``positions``.
+            positions, use_length_groups: as for ``LinformerEncoder``.
+        """
         projection = None if self.E is None else self.E()
         layers = self._select_layers()
-        groups = [] if return_all_hiddens or not use_length_groups else self._find_groups(layers, tokens, mask)
-        hiddens: list[Tensor] | None = [] if return_all_hiddens else None
-        # The embeddings have no name here, which would keep them in memory.
+        groups = self._find_groups(layers, padding_mask) if use_length_groups and hiddens is None else []
         if groups:
-            x = self._run_in_groups(
-                groups, layers, self.embed(tokens, padding_mask, token_embeddings), padding_mask, projection, positions
-            )
+            assert padding_mask is not None
+            x = self._run_in_groups(groups, layers, embed(), padding_mask, projection, positions)
         else:
-            x = self._run_layers(
-                layers, self.embed(tokens, padding_mask, token_embeddings), mask, projection, positions, hiddens
-            )
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        return x, hiddens
-
-    def embed(self, tokens: Tensor, padding_mask: Tensor, token_embeddings: Tensor | None = None) -> Tensor:
-        """Token plus position embeddings, after norm and dropout: (B, n, d)."""
-        is_real = (~padding_mask).long()
-        positions = is_real.cumsum(1) * is_real + self.config.padding_idx
-        x: Tensor = self.embed_tokens(tokens) if token_embeddings is None else token_embeddings
-        x = x + self.embed_positions(positions)
-        if self.layernorm_embedding is not None:
-            x = self.layernorm_embedding(x)
-        x = self.dropout_module(x)
-        return x if self.quant_noise is None else self.quant_noise(x)
+            x = self._run_layers(layers, embed(), padding_mask, projection, positions, hiddens)
+        return x if self.layer_norm is None else self.layer_norm(x)
 
     def _select_layers(self) -> list[nn.Module]:
         """All layers, or in training those that LayerDrop keeps."""
@@ -129,9 +80,9 @@ class LinformerEncoder(nn.Module):
         keep_layer = torch.empty(len(self.layers)).uniform_() > self.config.layerdrop
         return [layer for layer, keep in zip(self.layers, keep_layer) if keep]
 
-    def _find_groups(self, layers: list[nn.Module], tokens: Tensor, padding_mask: Tensor | None) -> list[Group]:
+    def _find_groups(self, layers: list[nn.Module], padding_mask: Tensor | None) -> list[Group]:
         """Groups of similar length if they save time, otherwise an empty list."""
-        if padding_mask is None or not layers or not _can_run_in_groups(tokens):
+        if padding_mask is None or not layers or not _can_run_in_groups(padding_mask):
             return []
         entries = sum(projection.parameter.numel() for projection in learned_projections(layers[0]))
         groups = group_by_length(padding_mask, count_group_positions(entries, self.config.embed_dim))
@@ -198,13 +149,140 @@ class LinformerEncoder(nn.Module):
         return output
 
 
-def _can_run_in_groups(tokens: Tensor) -> bool:
+class LinformerEncoder(LinformerLayers):
+    """RoBERTa's encoder with linear attention.
+
+    Parameters are named as in fairseq's ``TransformerEncoder``: a RoBERTa checkpoint lacks only E and F.
+
+    Args:
+        config: shape of the encoder.
+        embed_tokens: (vocab_size, d) embedding to use; None builds one.
+        linear, layer_norm: build the parts of a layer, as in ``LinformerEncoderLayer``.
+        embedding_noise: applied to the embeddings; fairseq's quantization noise.
+    """
+
+    def __init__(
+        self,
+        config: LinformerConfig,
+        embed_tokens: nn.Embedding | None = None,
+        linear: LinearFactory = nn.Linear,
+        layer_norm: LayerNormFactory = nn.LayerNorm,
+        embedding_noise: nn.Module | None = None,
+    ):
+        super().__init__()
+        d, padding_idx = config.embed_dim, config.padding_idx
+        # Before the layers: optimizer states in checkpoints have the order of the parameters.
+        self.embed_tokens = embed_tokens or nn.Embedding(config.vocab_size, d, padding_idx)
+        # fairseq counts positions from padding_idx + 1.
+        self.embed_positions = nn.Embedding(config.max_positions + padding_idx + 1, d, padding_idx)
+        self.layernorm_embedding = layer_norm(d, config.layer_norm_eps) if config.layernorm_embedding else None
+        self.quant_noise = embedding_noise
+        self.dropout_module = Dropout(config.dropout)
+        self._build_layers(config, linear, layer_norm)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        positions: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        padded: bool | None = None,
+        use_length_groups: bool = True,
+    ) -> tuple[Tensor, list[Tensor] | None]:
+        """
+        Args:
+            tokens: (B, n) integers, ``padding_idx`` at padding.
+            positions: (B, m), the positions whose features are needed; the last layer skips the others, and the
+                features are the same. None for all.
+            return_all_hiddens: also return the input of the first layer and the output of each. Not with ``positions``.
+            token_embeddings: (B, n, d), used instead of the embeddings of ``tokens``.
+            padding_mask: (B, n), True at padding; None to mask ``padding_idx``.
+            padded: whether there is padding; None to read it from the mask, which synchronizes with the GPU.
+            use_length_groups: run sentences of similar length together if this saves time (``length_groups.py``), with
+                one call of each layer per group; False for hooks that need the whole batch. No effect with
+                ``return_all_hiddens``.
+
+        Returns:
+            (B, m or n, d) features, and a list of (B, n, d) hidden states or None. Values at padded positions are
+            meaningless.
+        """
+        self._check_length(tokens.size(1))
+        if padding_mask is None:
+            padding_mask = tokens.eq(self.config.padding_idx)  # (B, n)
+        mask = padding_mask if (padding_mask.any() if padded is None else padded) else None
+        embed = partial(self.embed, tokens, padding_mask, token_embeddings)
+        hiddens: list[Tensor] | None = [] if return_all_hiddens else None
+        return self._encode(embed, mask, positions, hiddens, use_length_groups), hiddens
+
+    def embed(self, tokens: Tensor, padding_mask: Tensor, token_embeddings: Tensor | None = None) -> Tensor:
+        """Token plus position embeddings, after norm and dropout: (B, n, d)."""
+        is_real = (~padding_mask).long()
+        positions = is_real.cumsum(1) * is_real + self.config.padding_idx
+        x: Tensor = self.embed_tokens(tokens) if token_embeddings is None else token_embeddings
+        x = x + self.embed_positions(positions)
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        x = self.dropout_module(x)
+        return x if self.quant_noise is None else self.quant_noise(x)
+
+
+class Linformer(LinformerLayers):
+    """A Linformer for vectors instead of tokens, such as patches of an image or frames of audio.
+
+        model = Linformer(dim=512, n=4096, layers=6, heads=8, k=256)
+        features = model(x, mask)
+
+    It has no embeddings, not even of positions: E and F tell windows of positions apart, not those in a window. Layers
+    are those of ``LinformerEncoder``, hence RoBERTa's: norms follow the residuals unless ``normalize_before`` is True,
+    and weights start as BERT's.
+
+    Args:
+        dim: d (``embed_dim`` of ``LinformerConfig``).
+        n: the longest input (``max_positions``).
+        layers: number of layers.
+        heads: H (``attention_heads``).
+        k: projected positions (``projected_dim``).
+        options: other fields of ``LinformerConfig``, such as ``sharing``, ``local_window`` and ``dropout``; by default
+            ``ffn_embed_dim`` is 4 d.
+    """
+
+    def __init__(self, dim: int, n: int, layers: int, heads: int, k: Any = 256, **options: Any):
+        super().__init__()
+        own = {"dim": "embed_dim", "n": "max_positions", "heads": "attention_heads", "k": "projected_dim"}
+        excluded = {*own.values(), "layers", "vocab_size", "padding_idx", "layernorm_embedding"}
+        allowed = [f.name for f in fields(LinformerConfig) if f.name not in excluded]
+        for name in set(options).difference(allowed):
+            close = [mine for mine, theirs in own.items() if theirs == name] or get_close_matches(name, allowed, 1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise TypeError(f"unknown option {name}{hint}; choose from {', '.join(allowed)}")
+        shape = {"embed_dim": dim, "max_positions": n, "layers": layers, "attention_heads": heads, "projected_dim": k}
+        options = {"ffn_embed_dim": 4 * dim, **options}
+        self._build_layers(LinformerConfig(vocab_size=1, padding_idx=0, **shape, **options), nn.Linear, nn.LayerNorm)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """
+        Args:
+            x: (B, length, d), at most n positions; what stands at padding has no effect.
+            mask: (B, length), True (or 1) at real positions, False at padding, which should follow them, because E and
+                F depend on the position; None without padding.
+
+        Returns:
+            (B, length, d). Values at padded positions are meaningless.
+        """
+        self._check_length(x.size(1))
+        # Reading the mask would break a compiled graph.
+        is_padded = mask is not None and (torch.compiler.is_compiling() or not mask.all())
+        return self._encode(lambda: x, mask.eq(0) if mask is not None and is_padded else None)
+
+
+def _can_run_in_groups(padding_mask: Tensor) -> bool:
     """Groups save time on a CPU only. With several ranks and activation checkpointing, DistributedDataParallel allows
     one call of a layer; a compiled or traced graph must not depend on lengths."""
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     has_ranks = is_distributed and torch.distributed.get_world_size() > 1
     is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return tokens.device.type == "cpu" and tokens.numel() > 0 and not has_ranks and not is_traced
+    return padding_mask.device.type == "cpu" and padding_mask.numel() > 0 and not has_ranks and not is_traced
 
 
 def init_bert_weights(module: nn.Module) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..config import LinformerConfig
 from .attention import LinearFactory, LinearMultiheadAttention, Masks, gather_positions
 from .dropout import Dropout
-from .linear import HeadProjections, LinearProjection, RandomProjection
+from .linear import AnyProjection, HeadProjections, LinearProjection
 from .pooling import Convolution, MaxPool, MeanPool
 from .projection import Projection
 from .rate import default_lr_scale
@@ -49,7 +49,7 @@ class LinformerEncoderLayer(nn.Module):
         self,
         config: LinformerConfig,
         index: int = 0,
-        shared: Projection | None = None,
+        shared: AnyProjection | None = None,
         linear: LinearFactory = nn.Linear,
         layer_norm: LayerNormFactory = nn.LayerNorm,
     ):
@@ -113,17 +113,14 @@ class LinformerEncoderLayer(nn.Module):
         is_chunked = x.device.type == "cpu" and not (
             self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
         )
-        if is_chunked and x.size(0) * x.size(1) > CHUNK_ROWS:
-            chunks = torch.split(x.flatten(0, 1), CHUNK_ROWS)
-            return torch.cat([self._feed_forward_chunk(chunk) for chunk in chunks]).view_as(x)
-        return self._feed_forward_chunk(x)
-
-    def _feed_forward_chunk(self, x: Tensor) -> Tensor:
+        if is_chunked and x.shape[:-1].numel() > CHUNK_ROWS:
+            chunks = torch.split(x.flatten(0, -2), CHUNK_ROWS)
+            return torch.cat([self._feed_forward(chunk) for chunk in chunks]).view_as(x)
         x = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
         return x
 
 
-def build_projection(config: LinformerConfig, layer: int = 0, which: str = "E") -> Projection:
+def build_projection(config: LinformerConfig, layer: int = 0, which: str = "E") -> AnyProjection:
     """Build E or F (``which``) of a layer; with layerwise sharing, the E of all layers."""
     dims = config.projected_dims[layer]
     if isinstance(dims, int):
@@ -140,7 +137,7 @@ def _build_projection(config: LinformerConfig, k: int, heads: int | None, layer:
     if config.projection == "max-pool":
         return MaxPool(n, k)
     if config.projection == "random":
-        return RandomProjection(n, k, heads)
+        return LinearProjection(n, k, heads, frozen=True, init="jl")
     is_convolution = config.projection == "conv"
     lr_scale = config.projection_lr_scale
     if lr_scale is None:

@@ -83,9 +83,6 @@ class LinearProjection(LearnedProjection):
             state_dict.setdefault(prefix + "windows", torch.tensor(NO_WINDOWS))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, {self.layout or 'no windows'}"
-
     def geometry(self) -> tuple[Any, ...]:
         return *super().geometry(), self.overlaps
 
@@ -117,19 +114,8 @@ class LinearProjection(LearnedProjection):
         return scale
 
 
-class RandomProjection(LinearProjection):
-    """A fixed random matrix N(0, 1/k), or one per head, stored in the checkpoint.
-
-    Args:
-        n, k, heads: as for ``LinearProjection``.
-    """
-
-    def __init__(self, n: int, k: int, heads: int | None = None):
-        super().__init__(n, k, heads, frozen=True, init="jl")
-
-
-class HeadProjections(Projection):
-    """One projection per head, with different k.
+class HeadProjections(nn.Module):
+    """One projection per head, with different k; methods are those of ``Projection``.
 
     Keys and values are padded to the largest k; the padding is masked.
 
@@ -137,12 +123,25 @@ class HeadProjections(Projection):
         heads: the projection of each head; all for the same N.
     """
 
+    orders = (Order.KEYS,)
+
     def __init__(self, heads: Sequence[Projection]):
-        super().__init__(heads[0].n, max(head.k for head in heads))
+        super().__init__()
+        self.n, self.k = heads[0].n, max(head.k for head in heads)
         self.heads: Sequence[Projection] = nn.ModuleList(heads)  # type: ignore[assignment]
+
+    def forward(self) -> None:
+        """Each head has its own matrix or kernel."""
 
     def num_reached(self, n: int) -> int:
         return reduce(torch.sym_max, (head.num_reached(n) for head in self.heads))
+
+    def geometry(self) -> tuple[Any, ...]:
+        return tuple(head.geometry() for head in self.heads)
+
+    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> list[Tensor | None]:
+        """That of each head."""
+        return [head.row_scale(x, padding_mask) for head in self.heads]
 
     def bias(
         self, x: Tensor, padding_mask: Tensor | None, reach: int = 0, positions: Tensor | None = None
@@ -156,13 +155,6 @@ class HeadProjections(Projection):
             biases.append(F.pad(bias, (0, max_reached - bias.size(-1)), value=-math.inf))
         return torch.cat(torch.broadcast_tensors(*biases), 1)  # (B or 1, H, m or 1, k')
 
-    def geometry(self) -> tuple[Any, ...]:
-        return tuple(head.geometry() for head in self.heads)
-
-    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> list[Tensor | None]:
-        """That of each head."""
-        return [head.row_scale(x, padding_mask) for head in self.heads]
-
     def reduce(
         self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Any = None
     ) -> Tensor:
@@ -171,6 +163,9 @@ class HeadProjections(Projection):
         scales = scale or self.row_scale(x, padding_mask)
         reduced = [head.reduce(part, head(), padding_mask, s) for head, part, s in zip(self.heads, parts, scales)]
         return torch.cat([F.pad(r, (0, 0, 0, max_reached - r.size(1))) for r in reduced], -1)
+
+
+AnyProjection = Projection | HeadProjections
 
 
 def read_windows(delay: float, k: int, n: int, singletons: int) -> Windows | None:

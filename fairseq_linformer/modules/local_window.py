@@ -1,7 +1,8 @@
 """Exact attention to neighbors, in one softmax with the projected positions. This extends equation (7) of the paper.
 
-    B sentences, n positions, m query positions, k' projected positions, H heads, d_h head dimension, w the reach,
-    C queries per chunk, c = ceil(n / C) chunks, S = C + 2 w neighbors of a chunk; a single chunk has C = S = n
+    B sentences, n positions, m query positions, k' projected positions, s keys of one part, H heads, d_h head
+    dimension, w the reach, C queries per chunk, c = ceil(n / C) chunks, S = C + 2 w neighbors of a chunk; a single
+    chunk has C = S = n. Padding masks are (B, n), True at padding, or None; ``dropout`` is that of attention weights
 
 A query attends to the k' projected positions and to the keys at most w positions away, which an average over a window
 blurs. Longformer (Beltagy et al. 2020) has such a local window, and Transformer-LS (Zhu et al. 2021, section 3.3)
@@ -13,7 +14,8 @@ the log-sum-exp of a query's scores in each part,
     l = log(exp(l_1) + exp(l_2)),    output = exp(l_1 - l) output_1 + exp(l_2 - l) output_2
 
 A key's weight in the union is exp(score - l), so the backward pass of each part is that of its kernel, with l and the
-merged output instead of its own (``fused.py``).
+merged output instead of its own. No public function of PyTorch takes them, so the kernels are called by the operators
+behind ``scaled_dot_product_attention``, whose signatures are those of PyTorch 2.9 to 2.13.
 
 Time and memory are O(n (k + w)). On an A100 or newer, unpadded input in half precision is attended to by flash
 attention with a window. Otherwise chunks of C consecutive queries share the S keys around them, and scores of keys out
@@ -21,6 +23,7 @@ of reach are masked; fused attention makes the copies of keys and values in chun
 """
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -28,21 +31,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .dropout import dropped_product
-from .fused import (
-    Attended,
-    align_mask,
-    attend,
-    attend_backward,
-    attend_in_window,
-    attend_in_window_backward,
-    is_supported,
-    masked_score,
-    supports_windows,
-)
 from .windows import ceil_div
 
+aten = torch.ops.aten
+HALF = (torch.float16, torch.bfloat16)
 CHUNK, GPU_CHUNK = 32, 64
 """C on a CPU, and on a GPU, whose kernel computes blocks of 64 queries."""
+
+
+class Attended(NamedTuple):
+    """What a kernel returns, and its backward pass needs."""
+
+    output: Tensor
+    """(B, H, n, d_h)"""
+    lse: Tensor
+    """log-sum-exp of the scores, (B, H, n) in single precision."""
+    dropout_state: tuple[Tensor, ...]
 
 
 class Neighbors(NamedTuple):
@@ -70,9 +74,7 @@ def find_neighbors(
 
     Args:
         x: (B, n, d), read only for its shape and device.
-        padding_mask: (B, n), True at padding, or None.
         dtype: ``attention_dtype`` of the queries.
-        dropout: attention dropout probability.
     """
     (B, n, _), device = x.shape, x.device
     # Kernels reject empty batches and inputs.
@@ -114,7 +116,6 @@ def attend_locally(
         exact: keys and values, (B, H, n, d_h) each.
         bias: added to the scores of projected keys, (B or 1, 1 or H, n or 1, k'), without gradient.
         neighbors: of ``find_neighbors``.
-        dropout: attention dropout probability.
 
     Returns:
         (B, H, n, d_h)
@@ -147,8 +148,6 @@ def attend_locally_at(
         positions: (B or 1, m)
         q: (B, H, m, d_h)
         bias: (B or 1, 1 or H, m or 1, k')
-        padding_mask: (B, n), True at padding, or None.
-        reach: w.
 
     Returns:
         (B, H, m, d_h), and the weights (B, H, m, k' + 2 w + 1): those of the projected positions, then those of the
@@ -324,3 +323,112 @@ def _from_batch(x: Tensor, neighbors: Neighbors) -> Tensor:
 def _mask_of(neighbors: Neighbors) -> Tensor:
     assert neighbors.mask is not None
     return neighbors.mask
+
+
+# The kernels
+
+
+def masked_score(dtype: torch.dtype) -> float:
+    """What is added to the score of a masked key: half of the lowest number. Unlike minus infinity, it keeps the
+    log-sum-exp finite for a query whose keys in one part are all masked."""
+    return torch.finfo(dtype).min / 2
+
+
+def is_supported(device: torch.device, dtype: torch.dtype, head_dim: int, dropout: float) -> bool:
+    """Whether ``attend`` supports this kind of attention. Otherwise all weights have to be in memory."""
+    if torch.compiler.is_exporting():  # ONNX has no fused attention
+        return False
+    if _is_cpu(device):
+        return dropout == 0
+    # A plan counts what a GPU does on the meta device.
+    return device.type in ("cuda", "meta") and dtype in (*HALF, torch.float32) and head_dim % 8 == 0
+
+
+def supports_windows(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
+    """Whether ``attend_in_window`` supports this kind of attention: flash attention, which needs an A100 or newer."""
+    return dtype in HALF and head_dim % 8 == 0 and head_dim <= 256 and _has_flash_attention(device)
+
+
+def _is_cpu(device: torch.device) -> bool:
+    return device.type == "cpu"
+
+
+@cache
+def _has_flash_attention(device: torch.device) -> bool:
+    has_kernel = device.type == "cuda" and torch.backends.cuda.is_flash_attention_available()
+    return has_kernel and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def align_mask(mask: Tensor) -> Tensor:
+    """The mask, laid out as the kernels of a GPU require: the stride of its rows is a multiple of 16."""
+    if torch.compiler.is_exporting():  # an exported graph has no branches
+        return mask
+    s = mask.size(-1)
+    return mask.contiguous() if s % 16 == 0 else F.pad(mask, (0, -s % 16))[..., :s]
+
+
+def attend(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, dropout: float = 0.0) -> Attended:
+    """softmax(q keys^T / sqrt(d_h) + mask) values.
+
+    Args:
+        q: (B, H, n, d_h)
+        keys, values: (B, H, s, d_h)
+        mask: (B or 1, H or 1, n or 1, s), see ``align_mask``.
+        dropout: 0 on a CPU.
+    """
+    mask = _expand(mask, q)
+    if _is_cpu(q.device):
+        output, lse = aten._scaled_dot_product_flash_attention_for_cpu(q, keys, values, 0.0, False, attn_mask=mask)
+        return Attended(output, lse, ())
+    output, lse, *state = aten._scaled_dot_product_efficient_attention(q, keys, values, mask, True, dropout)
+    return Attended(output, lse[..., : q.size(2)], tuple(state))
+
+
+def attend_backward(
+    gradient: Tensor, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, attended: Attended, dropout: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of q, keys and values.
+
+    Args:
+        attended: of ``attend``, or with the output and log-sum-exp of attention that was merged with other parts.
+    """
+    mask = _expand(mask, q)
+    output, lse, state = attended
+    if _is_cpu(q.device):
+        gradients = aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            gradient, q, keys, values, output, lse, 0.0, False, attn_mask=mask
+        )
+    else:
+        lse = F.pad(lse, (0, -q.size(2) % 32), value=math.inf)  # the kernel reads whole blocks of 32 queries
+        gradients = aten._scaled_dot_product_efficient_attention_backward(
+            gradient, q, keys, values, mask, output, lse, *state, dropout, [True, True, True, False]
+        )
+    return gradients[0], gradients[1], gradients[2]
+
+
+def attend_in_window(q: Tensor, keys: Tensor, values: Tensor, reach: int, dropout: float = 0.0) -> Attended:
+    """Attention of each position to those at most ``reach`` away; all arguments are (B, H, n, d_h)."""
+    n = q.size(2)
+    transposed = (x.transpose(1, 2) for x in (q, keys, values))
+    output, lse, *state = aten._flash_attention_forward(
+        *transposed, None, None, n, n, dropout, False, False, window_size_left=reach, window_size_right=reach
+    )
+    return Attended(output.transpose(1, 2), lse, tuple(state[:2]))
+
+
+def attend_in_window_backward(
+    gradient: Tensor, q: Tensor, keys: Tensor, values: Tensor, reach: int, attended: Attended, dropout: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Like ``attend_backward``."""
+    n = q.size(2)
+    transposed = (x.transpose(1, 2) for x in (gradient, q, keys, values, attended.output))
+    window = dict(window_size_left=reach, window_size_right=reach)
+    gradients = aten._flash_attention_backward(
+        *transposed, attended.lse, None, None, n, n, dropout, False, *attended.dropout_state, **window
+    )
+    d_q, d_keys, d_values = (x.transpose(1, 2) for x in gradients)
+    return d_q, d_keys, d_values
+
+
+def _expand(mask: Tensor, q: Tensor) -> Tensor:
+    return mask.expand(*q.shape[:3], -1)

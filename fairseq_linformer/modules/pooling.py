@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from .order import Order
-from .projection import LearnedProjection, WindowedProjection
+from .projection import LearnedProjection, Projection
 from .windows import Windows
 
 
-class MeanPool(WindowedProjection):
+class MeanPool(Projection):
     """The average of each of k windows of N positions; no parameters. The first position is a window of its own."""
 
     # Averaging commutes with the linear layer.
@@ -33,7 +33,7 @@ class MeanPool(WindowedProjection):
         return self.layout.sum(x)
 
 
-class MaxPool(WindowedProjection):
+class MaxPool(Projection):
     """The maximum of each window in each channel of keys and values; no parameters. Otherwise as ``MeanPool``."""
 
     layout: Windows

@@ -1,7 +1,7 @@
-"""Projections of keys and values from n to k positions: their interface, windows, and how fast they learn.
+"""Projections of keys and values from n to k positions: their windows, and how fast they learn.
 
     B sentences, n positions of this input, m query positions, N = max_positions, k projected positions, k' of them that
-    this input reaches, H heads, d width
+    this input reaches, H heads, d width; padding masks are (B, n), True at padding, or None
 
 The kinds of section 4 of the paper are the matrices E and F (linear.py), and pooling and convolution (pooling.py).
 """
@@ -19,85 +19,12 @@ KIND_BUFFERS = ("mean_pool", "max_pool", "conv", "random")
 
 
 class Projection(nn.Module):
-    """Base class of all kinds of projection.
+    """Base class of the kinds of projection.
 
-    In most kinds, projected position i corresponds to window i of the input (windows.py). Attention masks a position
+    In most of them, projected position i corresponds to window i of the input (windows.py). Attention masks a position
     whose window has no real token of the sentence, so a short sentence attends only to its own windows, and the others
-    cost nothing. Without windows every sentence attends to all k positions, as in equation (7).
-
-    Calling the module returns its matrix or kernel, or None if it has none. The caller passes it to ``reduce``, so that
-    layers which share a projection compute it once.
-
-    Attributes:
-        n, k: N and k.
-        orders: supported orders of multiplication.
-    """
-
-    orders: tuple[Order, ...] = (Order.KEYS,)
-
-    def __init__(self, n: int, k: int):
-        super().__init__()
-        self.n, self.k = n, k
-
-    def forward(self) -> Tensor | None:
-        """The matrix or kernel, or None."""
-        return None
-
-    def num_reached(self, n: int) -> int:
-        """k', the number of projected positions that an input of n positions reaches."""
-        raise NotImplementedError
-
-    def geometry(self) -> tuple[Any, ...]:
-        """What ``bias`` and ``row_scale`` depend on besides the input: equal ones have equal masks."""
-        raise NotImplementedError
-
-    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Any:
-        """The factor of each row that compensates for missing tokens, (B or 1, k' or 1, 1); None for 1.
-
-        Args:
-            x: (B, n, d), read only for n, the dtype and the device.
-            padding_mask: (B, n), True at padding, or None.
-        """
-        return None
-
-    def bias(
-        self, x: Tensor, padding_mask: Tensor | None, reach: int = 0, positions: Tensor | None = None
-    ) -> Tensor | None:
-        """The bias that attention adds to the scores, (B or 1, 1 or H, m or 1, k'), float; None for no bias.
-
-        Minus infinity masks a window without real tokens.
-
-        Args:
-            x: (B, n, d), read only for n and the device.
-            padding_mask: (B, n), True at padding, or None.
-            reach: tokens up to this distance from a query are attended to exactly, so windows do not count them.
-            positions: (B or 1, m), the query positions, needed for a ``reach``.
-        """
-        raise NotImplementedError
-
-    def reduce(
-        self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Any = None
-    ) -> Tensor:
-        """Project positions: (B, n, d) to (B, k', d).
-
-        Args:
-            x: input, zero at padding.
-            value: the return value of ``forward``.
-            padding_mask: (B, n), True at padding, or None.
-            scale: the return value of ``row_scale``; None to compute it.
-        """
-        reduced = self.reduce_unscaled(x, value, padding_mask)
-        if scale is None:
-            scale = self.row_scale(x, padding_mask)
-        return reduced if scale is None else reduced * scale
-
-    def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
-        """``reduce`` without the factor of each row."""
-        raise NotImplementedError
-
-
-class WindowedProjection(Projection):
-    """A projection with windows, and two corrections for the number of real tokens in each.
+    cost nothing. Without windows every sentence attends to all k positions, as in equation (7). With windows there are
+    two corrections for the number of real tokens in each:
 
     - Fill: a partly filled window averages its real tokens, so its row is multiplied by (window length / real tokens).
       Without windows all rows are multiplied by sqrt(N / real tokens), since a sum of random terms grows with the
@@ -110,23 +37,33 @@ class WindowedProjection(Projection):
     of singletons and whether the corrections are on: always in a new projection with windows, never in the authors'
     matrices and in those of version 0.2, which lack the buffer.
 
+    Calling the module returns its matrix or kernel, or None if it has none. The caller passes it to ``reduce``, so that
+    layers which share a projection compute it once.
+
     Args:
         n, k: N and k.
         windows: windows of a new projection; None without windows.
 
     Attributes:
+        orders: supported orders of multiplication.
         layout: the windows in use; None without windows.
         fills, proportional: whether fill and proportional attention are on.
     """
 
+    orders: tuple[Order, ...] = (Order.KEYS,)
     window_options: Tensor
 
     def __init__(self, n: int, k: int, windows: Windows | None):
-        super().__init__(n, k)
+        super().__init__()
+        self.n, self.k = n, k
         self.layout, self.fills, self.proportional = windows, True, windows is not None
         # Floats, so that fairseq can average checkpoints.
         options = [float(windows.singletons if windows is not None else 0), float(self.fills), float(self.proportional)]
         self.register_buffer("window_options", torch.tensor(options))
+
+    def forward(self) -> Tensor | None:
+        """The matrix or kernel, or None."""
+        return None
 
     def read_options(self) -> None:
         """Use the options stored with loaded weights."""
@@ -147,16 +84,32 @@ class WindowedProjection(Projection):
         self.read_options()
 
     def num_reached(self, n: int) -> int:
+        """k', the number of projected positions that an input of n positions reaches."""
         return self.k if self.layout is None else self.layout.num_reached(n)
 
     def geometry(self) -> tuple[Any, ...]:
+        """What ``bias`` and ``row_scale`` depend on besides the input: equal ones have equal masks."""
         # Numbers, because PyTorch's compiler does not hash other objects.
         windows = () if self.layout is None else (self.layout.offset, self.layout.singletons)
         return type(self).__name__, self.n, self.k, windows, self.fills, self.proportional
 
+    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor | None:
+        """The factor of each row that compensates for missing tokens, (B or 1, k' or 1, 1); None for 1. ``x`` is read
+        only for n, the dtype and the device."""
+        return None
+
     def bias(
         self, x: Tensor, padding_mask: Tensor | None, reach: int = 0, positions: Tensor | None = None
     ) -> Tensor | None:
+        """The bias that attention adds to the scores, (B or 1, 1 or H, m or 1, k'), float; None for no bias.
+
+        Minus infinity masks a window without real tokens.
+
+        Args:
+            x: (B, n, d), read only for n, the dtype and the device.
+            reach: tokens up to this distance from a query are attended to exactly, so windows do not count them.
+            positions: (B or 1, m), the query positions, needed for a ``reach``.
+        """
         n = x.size(1)
         counts_matter = self.proportional and self.k < self.n
         if self.layout is None or not (counts_matter or reach or padding_mask is not None):
@@ -173,8 +126,26 @@ class WindowedProjection(Projection):
             counts = counts.clamp(max=1)
         return counts.to(torch.promote_types(x.dtype, torch.float32)).log().unsqueeze(1)
 
+    def reduce(
+        self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Tensor | None = None
+    ) -> Tensor:
+        """Project positions: (B, n, d), zero at padding, to (B, k', d).
 
-class LearnedProjection(WindowedProjection):
+        Args:
+            value: the return value of ``forward``.
+            scale: the return value of ``row_scale``; None to compute it.
+        """
+        reduced = self.reduce_unscaled(x, value, padding_mask)
+        if scale is None:
+            scale = self.row_scale(x, padding_mask)
+        return reduced if scale is None else reduced * scale
+
+    def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
+        """``reduce`` without the factor of each row."""
+        raise NotImplementedError
+
+
+class LearnedProjection(Projection):
     """A projection with a parameter that learns slowly: E = start + scale * delta, with delta = 0 at first.
 
     ``rate.py`` explains the rate. It is part of the parametrization, so it works with flags, YAML and any kind of data
@@ -256,10 +227,6 @@ class LearnedProjection(WindowedProjection):
         if self.is_plain:
             return {"weight": E}
         return {"start": E, "scale": self.scale, "delta": torch.zeros_like(E)}
-
-    def extra_repr(self) -> str:
-        state = f"lr_scale={self.lr_scale:g}" if self.parameter.requires_grad else "frozen"
-        return f"{tuple(self.parameter.shape)}, {state}"
 
 
 _ENTRIES = ("weight", "start", "scale", "delta")

@@ -17,8 +17,16 @@ import math
 import torch
 from torch import Tensor, nn
 
-from . import Convolution, LinearMultiheadAttention, LinformerEncoder, LinformerEncoderLayer, MeanPool, Projection
-from .linear import HeadProjections
+from . import (
+    Convolution,
+    LinearMultiheadAttention,
+    Linformer,
+    LinformerEncoder,
+    LinformerEncoderLayer,
+    MeanPool,
+    Projection,
+)
+from .linear import AnyProjection, HeadProjections
 
 Rows = dict[int, Tensor]
 """Projected position to its row; without an entry it is masked, because the sentence has no token in its window."""
@@ -106,7 +114,7 @@ def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: 
     return rows
 
 
-def project(projection: Projection, head: int, H: int, Y: Tensor) -> Rows:
+def project(projection: AnyProjection, head: int, H: int, Y: Tensor) -> Rows:
     """What E or F makes of the (n, d_h) keys or values of a head. With sharing ``none`` it has a matrix or kernel for
     each head (or a projection, if their k differ), otherwise one for all."""
     if isinstance(projection, HeadProjections):
@@ -122,7 +130,7 @@ def project(projection: Projection, head: int, H: int, Y: Tensor) -> Rows:
     return matrix_rows(E, Y, held, fills, start)
 
 
-def biases(projection: Projection, head: int, t: int, n: int, reach: int) -> dict[int, float]:
+def biases(projection: AnyProjection, head: int, t: int, n: int, reach: int) -> dict[int, float]:
     """What is added to the scores of query t. An average of m keys counts as m keys (Bolya et al. 2023, equation 1),
     except for those that the query attends to exactly; with no other key it is masked."""
     if isinstance(projection, HeadProjections):
@@ -193,7 +201,11 @@ def encode(encoder: LinformerEncoder, tokens: Tensor) -> Tensor:
     """The features (n, d) of a sentence of n token IDs."""
     positions = encoder.config.padding_idx + 1 + torch.arange(len(tokens))  # as fairseq counts
     X = encoder.embed_tokens.weight[tokens] + encoder.embed_positions.weight[positions]
-    X = layer_norm(encoder.layernorm_embedding, X)
+    return encode_vectors(encoder, layer_norm(encoder.layernorm_embedding, X))
+
+
+def encode_vectors(encoder: LinformerEncoder | Linformer, X: Tensor) -> Tensor:
+    """The features of n vectors: (n, d) to (n, d)."""
     for layer in encoder.layers:
         assert isinstance(layer, LinformerEncoderLayer)
         X = encoder_layer(layer, X)

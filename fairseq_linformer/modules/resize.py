@@ -30,9 +30,8 @@ import torch
 from torch import Tensor
 
 from ..config import POSITIONS_LIMIT
-from .linear import HeadProjections, LinearProjection, RandomProjection, read_windows
+from .linear import AnyProjection, HeadProjections, LinearProjection, read_windows
 from .pooling import Convolution
-from .projection import Projection
 from .windows import Windows, ceil_div, round_singletons
 
 
@@ -44,11 +43,9 @@ def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
     return torch.cat([padding, real.repeat(ceil_div(n, len(real)), 1)[:n]])
 
 
-def resize_projection(old: Projection, new: Projection) -> None:
+def resize_projection(old: AnyProjection, new: AnyProjection) -> None:
     """Resize the weights of ``old`` and load them into ``new``, of n' and k'. Each may have one k or one per head."""
     old_heads, new_heads = (list(p.heads) if isinstance(p, HeadProjections) else [p] for p in (old, new))
-    if isinstance(old_heads[0], RandomProjection):
-        raise ValueError("only learned projections can be resized, got 'random'; draw new matrices instead")
     sources: list[tuple[Any, Any]] = []  # each matrix, kernel or None of a pool, and its projection
     for head in old_heads:
         value = head()

@@ -10,7 +10,7 @@ from fairseq_linformer.modules import LinearMultiheadAttention
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.linear import HeadProjections
 from fairseq_linformer.modules.order import Order
-from fairseq_linformer.modules.projection import LearnedProjection, WindowedProjection
+from fairseq_linformer.modules.projection import LearnedProjection, Projection
 from fairseq_linformer.modules.reference import linear_attention
 
 N, K, D, H = 12, 5, 12, 3
@@ -64,7 +64,7 @@ def make(
                 if not module.is_plain:
                     torch.nn.init.normal_(module.start, std=0.5)
     for module in [*E.modules(), *(F.modules() if F else ())]:
-        if isinstance(module, WindowedProjection):
+        if isinstance(module, Projection):
             module.window_options *= torch.tensor(loaded)
             module.read_options()
     return attention, E, F or E

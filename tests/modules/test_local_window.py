@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_linformer.config import LinformerConfig
-from fairseq_linformer.modules import LinformerEncoder, fused, local_window
+from fairseq_linformer.modules import LinformerEncoder, local_window
 from fairseq_linformer.modules.local_window import Neighbors, attend_locally, find_neighbors
 
 B, H, D = 2, 2, 3
@@ -26,7 +26,7 @@ def random_inputs(n, num_projected, dtype=torch.float64):
     q, keys, values = (random(B, H, n, D) for _ in range(3))
     projected = random(B, H, num_projected, D), random(B, H, num_projected, D)
     bias = torch.randn(B, 1, n, num_projected, generator=generator, dtype=dtype)
-    bias[:, :, :1] = fused.masked_score(dtype)  # a query whose projected keys are all masked
+    bias[:, :, :1] = local_window.masked_score(dtype)  # a query whose projected keys are all masked
     return [q, *projected, keys, values], bias
 
 
@@ -207,9 +207,9 @@ class SlowKernels:
 @pytest.fixture
 def slow_gpu(monkeypatch):
     """Operators of a GPU on a CPU, in double precision."""
-    monkeypatch.setattr(fused, "aten", SlowKernels)
+    monkeypatch.setattr(local_window, "aten", SlowKernels)
     monkeypatch.setattr(local_window, "is_supported", lambda *_: True)
-    monkeypatch.setattr(fused, "_is_cpu", lambda device: False)
+    monkeypatch.setattr(local_window, "_is_cpu", lambda device: False)
     return monkeypatch
 
 
@@ -220,7 +220,7 @@ def test_kernels_of_a_gpu_are_merged_to_one_softmax(slow_gpu, n, num_projected, 
     tensors, bias = random_inputs(n, num_projected)
     padding_mask = padding_of(n, padding)
     assert (neighbors_of(tensors[0], padding_mask, reach).mask is None) == (has_flash and padding == "none")
-    assert_equals_reference(tensors, fused.align_mask(bias), padding_mask, reach)
+    assert_equals_reference(tensors, local_window.align_mask(bias), padding_mask, reach)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +241,11 @@ def test_kernels_of_a_gpu_are_merged_to_one_softmax(slow_gpu, n, num_projected, 
 def test_which_kernel(monkeypatch, device, dtype, head_dim, dropout, expected, capability):
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    fused._has_flash_attention.cache_clear()
+    local_window._has_flash_attention.cache_clear()
     device = torch.device(device)
-    is_supported = fused.is_supported(device, dtype, head_dim, dropout)
-    has_windows = is_supported and fused.supports_windows(device, dtype, head_dim)
-    fused._has_flash_attention.cache_clear()
+    is_supported = local_window.is_supported(device, dtype, head_dim, dropout)
+    has_windows = is_supported and local_window.supports_windows(device, dtype, head_dim)
+    local_window._has_flash_attention.cache_clear()
     assert (is_supported, has_windows) == (expected[0], expected[1] and capability >= (8, 0))
 
 
@@ -266,7 +266,7 @@ class CountOperators(TorchDispatchMode):
 @pytest.fixture
 def meta_gpu(monkeypatch):
     """PyTorch's meta device, whose operators compute shapes and layouts only, as a GPU with flash attention."""
-    monkeypatch.setattr(fused, "_has_flash_attention", lambda device: device.type == "meta")
+    monkeypatch.setattr(local_window, "_has_flash_attention", lambda device: device.type == "meta")
 
 
 def run_on_meta(layers, local_window, training=False, padded=False, dtype=torch.bfloat16, n=512):
@@ -327,7 +327,7 @@ def test_on_a_gpu(dtype, bound, padding, n, num_projected, reach):
         ]
         mask = None if padding_mask is None else padding_mask.to(device)
         neighbors: Neighbors = neighbors_of(q, mask, reach)
-        on_device = fused.align_mask(bias.to(device, kind))
+        on_device = local_window.align_mask(bias.to(device, kind))
         y = attend_locally(q, (projected_keys, projected_values), (keys, values), on_device, neighbors)
         y = y if mask is None else y.masked_fill(mask[:, None, :, None], 0)
         results.append([y, *torch.autograd.grad(y.square().sum(), tensors)])

@@ -7,7 +7,7 @@ import torch
 
 from fairseq_linformer.config import SHARING, LinformerConfig
 from fairseq_linformer.modules import LinformerEncoder
-from fairseq_linformer.modules.projection import WindowedProjection
+from fairseq_linformer.modules.projection import Projection
 from fairseq_linformer.modules.resize import (
     resize_kernel,
     resize_matrix,
@@ -136,17 +136,17 @@ def test_short_inputs_keep_their_features(sharing, projection, init, is_old):
         torch.nn.init.normal_(p, std=0.5)
     if is_old:
         for module in old.modules():
-            if isinstance(module, WindowedProjection):
+            if isinstance(module, Projection):
                 module.window_options.zero_()
                 module.read_options()
-    layout = next(m.layout for m in old.modules() if isinstance(m, WindowedProjection))
+    layout = next(m.layout for m in old.modules() if isinstance(m, Projection))
     k = scale_projected_dim(4, 12, 30, layout)
     new = LinformerEncoder(replace(config, max_positions=30, projected_dim=k)).eval()
     state = {key: v for key, v in old.state_dict().items() if not {"E", "F"} & set(key.split("."))}
     state["embed_positions.weight"] = resize_positions(state["embed_positions.weight"], 30, old.config.padding_idx)
     new.load_state_dict(state, strict=False)
     for theirs, ours in zip(old.modules(), new.modules()):
-        if isinstance(theirs, WindowedProjection):
+        if isinstance(theirs, Projection):
             resize_projection(theirs, ours)
             assert torch.equal(ours.window_options, theirs.window_options)
     for length in (12 if init == "normal" or is_old else 7, 5, 1):

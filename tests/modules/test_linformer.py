@@ -1,0 +1,120 @@
+"""``Linformer`` for vectors, without fairseq."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fairseq_linformer import Linformer
+from fairseq_linformer.modules import length_groups
+from fairseq_linformer.modules.reference import encode_vectors
+
+LENGTHS = (12, 3, 7)
+MASK = torch.arange(12) < torch.tensor(LENGTHS).unsqueeze(1)
+
+
+def build(**options):
+    torch.manual_seed(0)
+    model = Linformer(dim=8, n=12, layers=2, heads=2, k=4, **options).double().eval()
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.5)
+    return model
+
+
+@pytest.mark.parametrize("group_positions", [1, 64])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        dict(sharing="layerwise", normalize_before=True),
+        dict(sharing="none", local_window=2, projection_init="graded"),
+        dict(projection="conv"),
+    ],
+    ids=str,
+)
+def test_it_equals_the_reference(options, group_positions, monkeypatch):
+    """Each sequence of a padded batch has the features, and gradients, that it has by itself in the reference, whatever
+    stands at padding, and the other sequences."""
+    monkeypatch.setattr(length_groups, "GROUP_POSITIONS", group_positions)
+    model, x = build(**options), torch.randn(3, 12, 8, dtype=torch.float64)
+    x = x.masked_fill(~MASK.unsqueeze(-1), 1e3).requires_grad_()
+    weights = torch.randn_like(x)
+    tensors = [x, *model.parameters()]
+    features = model(x, MASK)
+    expected = [encode_vectors(model, row[:length]) for row, length in zip(x, LENGTHS)]
+    loss = 0
+    for row, right, weight, length in zip(features, expected, weights, LENGTHS):
+        torch.testing.assert_close(row[:length], right, rtol=0, atol=1e-9)
+        loss = loss + (right * weight[:length]).sum()
+    right = torch.autograd.grad(loss, tensors)
+    ours = torch.autograd.grad((features * weights)[MASK].sum(), tensors)
+    assert not ours[0][~MASK].any()
+    for a, b in zip(ours, right):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_masks():
+    """None and True everywhere are the same; ones and zeros are a mask, too."""
+    model, x = build(), torch.randn(3, 12, 8, dtype=torch.float64)
+    assert torch.equal(model(x), model(x, torch.ones(3, 12, dtype=torch.bool)))
+    assert torch.equal(model(x, MASK), model(x, MASK.long()))
+
+
+@pytest.mark.parametrize(
+    "name, hint", [("sharin", " (did you mean sharing?)"), ("embed_dim", " (did you mean dim?)"), ("vocab_size", "")]
+)
+def test_unknown_options(name, hint):
+    message = rf"unknown option {name}{hint}; choose from sharing, .*offload_activations".replace("(", r"\(")
+    with pytest.raises(TypeError, match=message.replace(")", r"\)").replace("?", r"\?")):
+        Linformer(8, 12, 2, 2, 4, **{name: 1})
+
+
+def test_other_rejections():
+    with pytest.raises(ValueError, match="at most 12 positions.* got 13"):
+        build()(torch.zeros(1, 13, 8, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"projected_dim must be between 1 and max_positions \(12\), got 256"):
+        Linformer(dim=8, n=12, layers=2, heads=2)
+
+
+def test_parameters():
+    """4 d by default, and neither embeddings nor a head: two layers of d = 8, k = 4 and n = 12."""
+    layer = 4 * (8 * 8 + 8) + 2 * (4 * 12) + (8 * 32 + 32) + (32 * 8 + 8) + 2 * 2 * 8
+    assert sum(p.numel() for p in build().parameters()) == 2 * layer
+    assert sum(p.numel() for p in build(normalize_before=True).parameters()) == 2 * layer + 2 * 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, dict(local_window=3)], ids=str)
+def test_it_compiles_to_one_graph(options):
+    model, x = build(**options), torch.randn(3, 12, 8, dtype=torch.float64)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    for mask in (None, MASK):
+        torch.testing.assert_close(compiled(x, mask)[MASK], model(x, mask)[MASK])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, dict(local_window=3)], ids=str)
+def test_an_exported_graph_takes_any_length_from_2(options):
+    model, sizes = build(**options), {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC(max=12)}
+    example = torch.randn(3, 11, 8, dtype=torch.float64), torch.ones(3, 11, dtype=torch.bool)
+    with torch.fx.experimental._config.patch(backed_size_oblivious=True):  # else not n, where E has no columns to cut
+        exported = torch.export.export(
+            model,
+            example,
+            dynamic_shapes=(sizes, sizes),
+            strict=False,
+            prefer_deferred_runtime_asserts_over_guards=True,
+        ).module()
+    for n in (12, 7, 2):
+        x, mask = torch.randn(2, n, 8, dtype=torch.float64), MASK[1:, :n].clone()
+        torch.testing.assert_close(exported(x, mask)[mask], model(x, mask)[mask])
+
+
+def test_importing_it_imports_neither_fairseq_nor_transformers():
+    code = (
+        "import sys, fairseq_linformer; assert 'torch' not in sys.modules; from fairseq_linformer import Linformer; "
+        "print([name for name in ('fairseq', 'transformers', 'torch') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "['torch']", result.stderr
