@@ -25,7 +25,7 @@ def test_model_card(license):
         fairseq=details,
         architectures=["LinformerForSequenceClassification"],
     )
-    for onnx in (None, {"max_positions": 9, "int8": True, "pool": None}):
+    for onnx in (None, {"max_positions": 9, "int8": True, "pooling": None}):
         _, front, body = build_card(config, "fast", onnx).split("---\n", 2)
         front = yaml.safe_load(front)
         assert (front["license"], front["base_model"], front["pipeline_tag"]) == (

@@ -245,7 +245,7 @@ def test_card_of_a_distilled_and_finetuned_model():
     imported = {"name": "base", "hub": "a/base", "license": "mit", "sha256": "0" * 64, "lm_head": "new, untrained"}
     details = {"imported": imported, "distilled": {"variance_after": [0.99, 0.93]}, "finetuned": finetuned}
     config = small(fairseq=details, architectures=["LinformerForSequenceClassification"])
-    card = build_card(config, None, {"max_positions": 8, "int8": True, "pool": None})
+    card = build_card(config, None, {"max_positions": 8, "int8": True, "pooling": None})
     for text in (
         "| sst-2 valid, accuracy | 0.8920 (0.8700 to 0.9110), 872 rows |",
         "| explained variance of the Transformer's last layer | 0.930 |",
@@ -262,7 +262,7 @@ def test_card_of_a_distilled_and_finetuned_model():
     assert result.metric_value == 0.892
     # Features are not what was scored.
     config.architectures = ["LinformerModel"]
-    card = build_card(config, None, {"max_positions": 8, "int8": False, "pool": "mean"})
+    card = build_card(config, None, {"max_positions": 8, "int8": False, "pooling": "mean"})
     assert "(sentences, width)" in card and "accuracy" not in card
     assert ModelCard(card).data.pipeline_tag == "feature-extraction"
 
