@@ -175,8 +175,8 @@ class LinearMultiheadAttention(nn.Module):
         read = None
         if masks.neighbors is not None:
             positions, read = None, positions
-        E_value: Tensor | None = E() if self.E is not None else projection
-        F_value: Tensor | None = E_value if F_ is E else F_()
+        E_value: Tensor | None = E(n) if self.E is not None else projection
+        F_value: Tensor | None = E_value if F_ is E else F_(n)
         q = self._split_heads(self.q_proj(x if positions is None else gather_positions(x, positions)))
         if padding_mask is not None:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)

@@ -86,9 +86,12 @@ class LinearProjection(LearnedProjection):
     def geometry(self) -> tuple[Any, ...]:
         return *super().geometry(), self.overlaps
 
+    def reached(self, matrix: Tensor, n: int | None) -> Tensor:
+        return matrix if n is None else matrix[..., : self.num_reached(n), :n]
+
     def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
         assert value is not None
-        E = value[..., : self.num_reached(x.size(1)), : x.size(1)]
+        E = self.reached(value, x.size(1))
         if self.heads is None:
             # E @ x may copy x and then takes twice as long.
             return torch.bmm(E.expand(x.size(0), -1, -1), x)
@@ -103,7 +106,7 @@ class LinearProjection(LearnedProjection):
             num_real = torch.tensor([n], device=x.device) if padding_mask is None else (~padding_mask).sum(1)
             scale = (self.n / num_real.clamp(min=1).to(x.dtype)).sqrt().view(-1, 1, 1)
         elif self.overlaps:
-            weights = self.layout.triangle(x.device).to(x.dtype)[: self.num_reached(n), :n]  # (k', n)
+            weights = self.layout.triangle(x.device, n).to(x.dtype)  # (k', n)
             # (B or 1, k'): the share of the weights on real tokens
             share = weights.sum(1)[None] if padding_mask is None else (~padding_mask).to(x.dtype) @ weights.T
             scale = (1 / share.masked_fill(share == 0, 1)).unsqueeze(-1)
@@ -130,7 +133,7 @@ class HeadProjections(nn.Module):
         self.n, self.k = heads[0].n, max(head.k for head in heads)
         self.heads: Sequence[Projection] = nn.ModuleList(heads)  # type: ignore[assignment]
 
-    def forward(self) -> None:
+    def forward(self, n: int | None = None) -> None:
         """Each head has its own matrix or kernel."""
 
     def num_reached(self, n: int) -> int:

@@ -61,8 +61,12 @@ class Projection(nn.Module):
         options = [float(windows.singletons if windows is not None else 0), float(self.fills), float(self.proportional)]
         self.register_buffer("window_options", torch.tensor(options))
 
-    def forward(self) -> Tensor | None:
-        """The matrix or kernel, or None."""
+    def forward(self, n: int | None = None) -> Tensor | None:
+        """The matrix or kernel, or None.
+
+        Args:
+            n: length of the input; a matrix may then lack the rows and columns that it does not reach.
+        """
         return None
 
     def read_options(self) -> None:
@@ -183,13 +187,17 @@ class LearnedProjection(Projection):
         """``delta`` or ``weight``, of the shape of E."""
         return self.weight if self.is_plain else self.delta
 
-    def forward(self) -> Tensor:
-        """E: (k, N) or (H, k, N); the kernel of a convolution."""
+    def forward(self, n: int | None = None) -> Tensor:
+        """E: (k, N) or (H, k, N), of an input of n positions (k', n) or (H, k', n); the kernel of a convolution."""
         if self.is_plain:
             return self.weight
-        delta = self.delta.detach()
-        E = torch.addcmul(self.start, self.scale, delta)
-        return E + (self.delta - delta) if torch.is_grad_enabled() else E  # the gradient of E is that of delta
+        start, delta = self.reached(self.start, n), self.reached(self.delta, n)
+        E = torch.addcmul(start, self.scale, delta.detach())
+        return E + (delta - delta.detach()) if torch.is_grad_enabled() else E  # the gradient of E is that of delta
+
+    def reached(self, matrix: Tensor, n: int | None) -> Tensor:
+        """The part of a parameter that an input of n positions reaches: all of a kernel."""
+        return matrix
 
     def set_(self, value: Tensor) -> None:
         """Set the matrix or kernel, of each head, to ``value``, from which it learns."""

@@ -100,18 +100,28 @@ class Windows:
         window = (edges[:-1] <= positions) & (positions < edges[1:])  # (k, N)
         return window / window.sum(1, keepdim=True)
 
-    def triangle(self, device: torch.device | None = None) -> Tensor:
+    def triangle(self, device: torch.device | None = None, n: int | None = None) -> Tensor:
         """The (k, N) matrix of overlapping windows. The weights of row i decrease linearly from the middle of window i
         to zero at a distance of N / k positions, or, for p > 1, the length of the shortest regular window, and sum to
-        one. A singleton is in its own row only. With k = N it is the identity. In double precision."""
+        one. A singleton is in its own row only. With k = N it is the identity. In double precision.
+
+        Args:
+            n: return only what an input of n positions reaches, (k', n).
+        """
         p = self.num_singletons
         N, k = (self.N, self.k) if p <= 1 else (self.shortest, 1)
         edges = self.edges(device).double()
+        num_rows, num_columns = self.k, self.N
+        if n is not None:
+            # Reached windows start before n and are at most 2 W + offset long; their weights end within W of the middle.
+            longest = self.width if p <= 1 else self.shortest + 1
+            num_rows, num_columns = self.num_reached(n), torch.sym_min(self.N, n + 3 * longest)
+            edges = edges[: num_rows + 1]
         middles = (edges[:-1] + edges[1:] - 1).unsqueeze(1) / 2
-        weights = (1 - (torch.arange(self.N, device=device) - middles).abs() * k / N).clamp(min=0)
+        weights = (1 - (torch.arange(num_columns, device=device) - middles).abs() * k / N).clamp(min=0)
         weights[:p] = 0
-        weights[:, :p] = torch.eye(self.k, p, device=device)
-        return weights / weights.sum(1, keepdim=True)
+        weights[:, :p] = torch.eye(self.k, p, device=device)[:num_rows, :num_columns]
+        return (weights / weights.sum(1, keepdim=True))[:, :n]
 
     def counts(self, n: int, padding_mask: Tensor | None, device: torch.device | None = None) -> Tensor:
         """The number of real tokens in each window, (B or 1, k').

@@ -131,3 +131,10 @@ def test_overlapping_windows_by_hand():
     graded = Windows(4, 8, 0, 2).triangle()  # windows of three positions from position 2 on
     assert graded[:2].tolist() == torch.eye(2, 8).tolist() and graded[2:, :2].eq(0).all()
     torch.testing.assert_close(graded[2], torch.tensor([0, 0, 2, 3, 2, 1, 0, 0]).double() / 8)
+
+
+@pytest.mark.parametrize("k, N, offset, singletons", [(3, 17, 2, 1), (5, 31, 5, 0), (6, 16, 1, 3), (8, 64, 14, 4)])
+def test_the_part_of_overlapping_windows_that_an_input_reaches(k, N, offset, singletons):
+    layout = Windows(k, N, offset, singletons)
+    for n in range(1, N + 1):
+        assert torch.equal(layout.triangle(n=n), layout.triangle()[: layout.num_reached(n), :n])
