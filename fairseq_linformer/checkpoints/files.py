@@ -15,6 +15,8 @@ from ..files import open_atomic, read_json
 from .transformers_loading import WEIGHTS
 
 MODEL = "model.pt"
+LABELS = f"label/{DICTIONARY}"
+"""fairseq's dictionary of classes, in a folder of data and next to a finetuned checkpoint."""
 """File name of a checkpoint in a folder that ``convert`` wrote."""
 ONNX_GRAPH = "model.onnx"
 """File name of the graph in a folder that ``export --onnx`` wrote."""
@@ -216,6 +218,12 @@ def find_companions(path, checkpoint: dict[str, Any]) -> Path:
     return first if find_tokenizer_files(first) and (first / DICTIONARY).is_file() else folder
 
 
+def find_labels(path, checkpoint: dict[str, Any]) -> Path | None:
+    """``dict.txt`` of the labels of a checkpoint: next to it, else in the data that it was trained on, or None."""
+    folders = Path(path).parent, Path(get_cfg_section(checkpoint, "task").get("data") or Path(path).parent)
+    return next((file for folder in folders if (file := folder / LABELS).is_file()), None)
+
+
 def read_companions(folder: Path, dictionary=None) -> Files:
     """Read the files that belong next to a checkpoint.
 
@@ -233,7 +241,7 @@ def read_companions(folder: Path, dictionary=None) -> Files:
         return {}
     tokenizer = find_tokenizer_files(dictionary.parent)
     paths = {path.name: path for path in (tokenizer.paths if tokenizer else ())}
-    paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", f"label/{DICTIONARY}")}
+    paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", LABELS)}
     return {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
 
 

@@ -31,6 +31,7 @@ from .files import (
     Files,
     build_checkpoint,
     find_companions,
+    find_labels,
     get_architecture,
     get_cfg_section,
     read_checkpoint,
@@ -66,8 +67,8 @@ def to_huggingface(
         dictionary, tokenizer_files: as for ``find_tokenizer``.
         head: classification head that becomes the classifier; required if there are several. The others are kept for
             the way back.
-        labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` next to the checkpoint, or, without it, the
-            names LABEL_0, LABEL_1, ...
+        labels: ``dict.txt`` of the labels; None for those of ``find_labels``, or, without them, the names
+            LABEL_0, LABEL_1, ...
         tokenizer: False to export no tokenizer, which needs no dictionary.
         pooling: one of ``sentence_transformers.POOLINGS``, to write what ``sentence-transformers`` needs too; None for
             that of the imported encoder, unless there is a classification head.
@@ -81,9 +82,9 @@ def to_huggingface(
         )
     data = from_authors(data)
     name = choose_head(data["model"], head, checkpoint)
-    if labels is None and (Path(checkpoint).parent / "label" / DICTIONARY).is_file():
-        labels = Path(checkpoint).parent / "label" / DICTIONARY
-    elif labels is not None and name is None:
+    if labels is None:
+        labels = find_labels(checkpoint, data)
+    elif name is None:
         raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")
     config = _build_config(data, checkpoint, name, labels)
     weights = to_transformers(

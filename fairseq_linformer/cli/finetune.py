@@ -49,7 +49,7 @@ def add_parser(commands) -> None:
     where = "folder of the prepared data, written if missing (default: data/TASK or data/FILE-CHECKPOINT)"
     data.add_argument("--data", metavar="FOLDER", help=where)
     data.add_argument("--source", metavar="hub|PATH", help="hub, or a folder with the official files (default: hub)")
-    held_out = f"validation file (default: {100 * HELD_OUT_SHARE:g} % of the rows of FILE, by the hash of their text)"
+    held_out = f"validation file (default: {100 * HELD_OUT_SHARE:g} %% of the rows of FILE, by the hash of their text)"
     data.add_argument("--valid", metavar="FILE", help=held_out)
     add_columns(data)
     add_tokenizer(data, default="next to CHECKPOINT")

@@ -118,7 +118,7 @@ def _add_own(subcommands) -> None:
     )
     add = parser.add_argument
     add("--train", required=True, metavar="FILE", help="training file; its labels, sorted, are the classes")
-    held_out = f"validation file (default: {100 * HELD_OUT_SHARE:g} % of the training rows, by the hash of their text)"
+    held_out = f"validation file (default: {100 * HELD_OUT_SHARE:g} %% of the training rows, by the hash of their text)"
     add("--valid", metavar="FILE", help=held_out)
     add_columns(parser)
     _add_rows(parser)

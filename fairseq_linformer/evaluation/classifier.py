@@ -18,11 +18,9 @@ from ..checkpoints.files import ONNX_GRAPH, open_session
 from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
 from ..data.manifest import MANIFEST
 from ..data.task_sources import Columns
-from ..data.tokenizer_files import DICTIONARY
 from ..errors import silence_transformers
 from ..files import read_json
 
-LABELS = f"label/{DICTIONARY}"
 """The labels, next to a checkpoint."""
 MIN_POSITIONS = 5
 """The shortest pair of RoBERTa: <s> a </s></s> b, and of BERT: [CLS] a [SEP] b [SEP]."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checkpoints.files import find_companions, get_cfg_section
+from ..checkpoints.files import LABELS, find_companions, find_labels, get_cfg_section
 from ..checkpoints.models import build_model, open_checkpoint
 from ..data.tokenizer import Tokenizer, load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_tokenizer_files
@@ -17,7 +17,7 @@ from ..data.truncation import TRUNCATIONS, truncate
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary, read_dictionary, read_labels
 from ..models.shapes import EMBEDDINGS, PADDING_IDX, choose_head, max_positions
-from .classifier import LABELS, Classifier, Encoding, read_manifest
+from .classifier import Classifier, Encoding, read_manifest
 from .encoded_rows import EncodedRow, build_target_lookup, check_split
 
 
@@ -28,7 +28,7 @@ class FairseqClassifier(Classifier):
         checkpoint: path of a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code.
         head: name of the classification head; None if there is only one.
         dictionary: ``dict.txt``; None for the one next to the checkpoint.
-        labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` next to the checkpoint.
+        labels: ``dict.txt`` of the labels; None for those of ``find_labels``.
         truncation: ``head`` or ``head+tail``, for inputs longer than n; None for that in the manifest next to the
             checkpoint.
         tokenizer: files of the tokenizer, which only ``encode`` needs; None for those next to the checkpoint.
@@ -70,13 +70,13 @@ class FairseqClassifier(Classifier):
         is_score = bool(self._task.get("regression_target"))
         if labels and is_score:
             raise ValueError(f"--labels {labels} does not apply to {self.path}, whose head predicts a score")
-        default_labels = self.path.parent / LABELS
-        self.has_default_names = not (is_score or labels or default_labels.is_file())
+        labels = labels or find_labels(self.path, opened)
+        self.has_default_names = not (is_score or labels)
         if self.has_default_names:
             self.names = [str(i) for i in range(classes)]
             print(f"no {LABELS} next to {self.path}; --labels FILE names its classes", file=sys.stderr)
         else:
-            self.names = [] if is_score else read_labels(labels or default_labels, classes)
+            self.names = [] if is_score else read_labels(labels, classes)
 
     def check_dictionary(self, path: Path) -> None:
         """Raise ValueError if ``dict.txt`` is missing or is not the model's."""

@@ -14,7 +14,7 @@ HUB_FILES = {
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
     "tokenizer_json": {"tokenizer_json": "tokenizer.json"},
 }
-"""fairseq's BPE -> its options, and the files of these in the folder of a checkpoint."""
+"""fairseq's BPE -> its options, and their files in the folder of a checkpoint or of its data."""
 
 
 _TALKATIVE = "fairseq.file_utils", "fairseq.tasks", "fairseq.models.roberta.model", f"{__package__}.linformer_roberta"
@@ -68,10 +68,10 @@ class HubTokenizerMixin:
             checkpoint_file: file in it.
             data_name_or_path: folder of ``dict.txt``; relative to the checkpoint's folder if it starts with ".".
             bpe: tokenizer; None for that of a file that is passed, as ``tokenizer_json``, else for that of the files
-                in the folder, else ``gpt2``.
+                in the folder of the checkpoint, or of ``dict.txt``, else ``gpt2``.
         """
         if bpe is None:
-            bpe, files = _choose_bpe(model_name_or_path, kwargs)
+            bpe, files = _choose_bpe((model_name_or_path, data_name_or_path), kwargs)
             kwargs = {**files, **kwargs}
         with only_errors(*_TALKATIVE):
             return super().from_pretrained(  # of RobertaModel, the other base class
@@ -79,13 +79,14 @@ class HubTokenizerMixin:
             )
 
 
-def _choose_bpe(folder, options: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """Name of fairseq's BPE, and its options: of the one that ``options`` has, or that the folder has the files of."""
+def _choose_bpe(folders, options: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Name of fairseq's BPE, and its options: of the one that ``options`` has, or whose files the first folder has."""
     for bpe, names in HUB_FILES.items():
         if options.keys() & names.keys():
             return bpe, {}
-    for bpe, names in HUB_FILES.items():
-        paths = {option: Path(folder) / name for option, name in names.items()}
-        if all(path.is_file() for path in paths.values()):
-            return bpe, {option: str(path) for option, path in paths.items()}
+    for folder in folders:
+        for bpe, names in HUB_FILES.items():
+            paths = {option: Path(folder) / name for option, name in names.items()}
+            if all(path.is_file() for path in paths.values()):
+                return bpe, {option: str(path) for option, path in paths.items()}
     return "gpt2", {}

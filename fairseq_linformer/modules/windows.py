@@ -113,7 +113,8 @@ class Windows:
         edges = self.edges(device).double()
         num_rows, num_columns = self.k, self.N
         if n is not None:
-            # Reached windows start before n and are at most 2 W + offset long; their weights end within W of the middle.
+            # Windows that are reached start before n and have at most 2 W + offset positions; weights end W from the
+            # middle.
             longest = self.width if p <= 1 else self.shortest + 1
             num_rows, num_columns = self.num_reached(n), torch.sym_min(self.N, n + 3 * longest)
             edges = edges[: num_rows + 1]

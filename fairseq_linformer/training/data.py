@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.files import LABELS
 from ..data.manifest import MANIFEST
 from ..data.prepare_task import prepare_task
 from ..data.task_sources import TaskFiles, open_source
@@ -11,7 +12,7 @@ from ..data.tasks import Task
 from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS
-from ..evaluation.classifier import LABELS, read_manifest
+from ..evaluation.classifier import read_manifest
 from ..evaluation.encoded_rows import is_prepared
 from ..files import check_data_path
 from ..models.datasets import check_dataset

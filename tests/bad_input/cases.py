@@ -230,7 +230,7 @@ CASES: list[Case] = [
         mlm/model.pt out --dictionary bad/dict.txt -> dict.txt must be the tokenizer's dictionary
         mlm/model.pt out --labels bad/dict.txt -> --labels has no effect
         mlm/model.pt out --no-tokenizer --dictionary mlm/dict.txt -> --dictionary
-        mlm/model.pt out --int8 -> --int8, --max-positions and --pool need --onnx
+        mlm/model.pt out --int8 -> --int8, --max-positions and --pooling none need --onnx
         rob/model.pt out -> roberta|Linformer
         hf out -> hf is not a file; expected a fairseq checkpoint
         bad/run/checkpoints/model.pt out -> result.json is not JSON

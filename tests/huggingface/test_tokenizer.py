@@ -140,7 +140,7 @@ def assert_equal_encodings(slow, fast) -> None:
 def test_hub_interface_reads_the_gpt2_files_of_a_folder(tmp_path):
     folder = small_gpt2(tmp_path)
     paths = {"gpt2_encoder_json": str(folder / "encoder.json"), "gpt2_vocab_bpe": str(folder / "vocab.bpe")}
-    assert _choose_bpe(folder, {}) == ("gpt2", paths)
+    assert _choose_bpe((folder,), {}) == ("gpt2", paths)
 
 
 def train_sentencepiece(folder: Path, **options) -> Path:
