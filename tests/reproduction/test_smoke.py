@@ -39,6 +39,8 @@ RUNS = [
     ("local-window", "step, k = 8"),
     ("local-window", "inference, k = 8"),
     ("recall", "recall"),
+    ("retrieval", "converted"),
+    ("retrieval", "distilled"),
     ("distillation", "untrained"),
     ("distillation", "short inputs"),
     ("distillation", "curve n=32, k=8, W=4"),
