@@ -20,7 +20,7 @@ _VOCABULARY_ENTRIES = (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS)
 
 
 def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
-    """Read BERT, DistilBERT, RoBERTa, XLM-R or CamemBERT as a checkpoint of fairseq, with ``dict.txt`` and tokenizer.
+    """Read BERT, RoBERTa or an encoder with their layers as a checkpoint of fairseq, with ``dict.txt`` and tokenizer.
 
     Features are those of ``transformers``. If the layer norms have an epsilon other than fairseq's 1e-5, the
     architecture is ``roberta_eps`` instead of ``roberta``.

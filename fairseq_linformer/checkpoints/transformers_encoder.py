@@ -1,4 +1,4 @@
-"""BERT, DistilBERT, RoBERTa, XLM-R and CamemBERT of ``transformers`` as state dicts of fairseq's RoBERTa.
+"""BERT, RoBERTa and encoders with their layers, of ``transformers``, as state dicts of fairseq's RoBERTa.
 
 fairseq's RoBERTa has no segments: the embedding of the first one is added to the position embeddings.
 """
@@ -67,25 +67,43 @@ _BERT_SETTINGS = {
     "attention_dropout": "attention_probs_dropout_prob",
     "layer_norm_eps": "layer_norm_eps",
 }
+_HEADS = {
+    "bert": (
+        ("cls.predictions.transform.dense.", _LM_HEAD + "dense."),
+        ("cls.predictions.transform.LayerNorm.", _LM_HEAD + "layer_norm."),
+        ("cls.predictions.decoder.", _LM_HEAD),
+    ),
+    "roberta": (
+        ("lm_head.dense.", _LM_HEAD + "dense."),
+        ("lm_head.layer_norm.", _LM_HEAD + "layer_norm."),
+        ("lm_head.decoder.", _LM_HEAD),
+    ),
+    "electra": (
+        ("generator_predictions.dense.", _LM_HEAD + "dense."),
+        ("generator_predictions.LayerNorm.", _LM_HEAD + "layer_norm."),
+        ("generator_lm_head.", _LM_HEAD),
+    ),
+}
+
+
+def _like_bert(prefix: str, head: str) -> _Family:
+    """A family with BERT's layers.
+
+    Args:
+        prefix: of the encoder's weights.
+        head: key of ``_HEADS``.
+    """
+    return _Family((*((f"{prefix}.{name}", fairseq) for name, fairseq in _BERT_NAMES), *_HEADS[head]), _BERT_SETTINGS)
+
+
+_LIKE_ROBERTA = ("roberta", "xlm-roberta", "camembert", "data2vec-text")
+"""Model types with RoBERTa's position IDs and masked LM head."""
 _FAMILIES = {
-    "bert": _Family(
-        names=(
-            *((f"bert.{name}", fairseq) for name, fairseq in _BERT_NAMES),
-            ("cls.predictions.transform.dense.", _LM_HEAD + "dense."),
-            ("cls.predictions.transform.LayerNorm.", _LM_HEAD + "layer_norm."),
-            ("cls.predictions.decoder.", _LM_HEAD),
-        ),
-        settings=_BERT_SETTINGS,
-    ),
-    "roberta": _Family(
-        names=(
-            *((f"roberta.{name}", fairseq) for name, fairseq in _BERT_NAMES),
-            ("lm_head.dense.", _LM_HEAD + "dense."),
-            ("lm_head.layer_norm.", _LM_HEAD + "layer_norm."),
-            ("lm_head.decoder.", _LM_HEAD),
-        ),
-        settings=_BERT_SETTINGS,
-    ),
+    "bert": _like_bert("bert", "bert"),
+    "ernie": _like_bert("ernie", "bert"),
+    "electra": _like_bert("electra", "electra"),
+    **dict.fromkeys(_LIKE_ROBERTA[:3], _like_bert("roberta", "roberta")),
+    "data2vec-text": _like_bert("data2vec_text", "roberta"),
     "distilbert": _Family(
         names=(
             ("distilbert.embeddings.word_embeddings.", ENCODER + "embed_tokens."),
@@ -111,8 +129,22 @@ _FAMILIES = {
         },
     ),
 }
-_LIKE_ROBERTA = ("roberta", "xlm-roberta", "camembert")
-_FAMILIES |= dict.fromkeys(_LIKE_ROBERTA, _FAMILIES["roberta"])
+_UNLIKE = {
+    "albert": "its embeddings are factorized and its layers shared",
+    "big_bird": "its attention is sparse",
+    "deberta": "its positions are relative",
+    "deberta-v2": "its positions are relative",
+    "gte": "its positions are rotary and its feed-forward layers gated",
+    "longformer": "its attention is sparse",
+    "megatron-bert": "its layer norms come before the sublayers",
+    "modernbert": "its positions are rotary and its feed-forward layers gated",
+    "mpnet": "its attention has a relative position bias",
+    "nomic_bert": "its positions are rotary and its feed-forward layers gated",
+    "roberta-prelayernorm": "its layer norms come before the sublayers",
+    "roformer": "its positions are rotary",
+    "xlm-roberta-xl": "its layer norms come before the sublayers",
+}
+"""Why models of a type cannot be represented."""
 
 
 def read_encoder(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
@@ -209,13 +241,18 @@ def hash_weights(name: str) -> str:
 def _find_family(name: str, config: Any) -> _Family:
     """The family of a model; ValueError if fairseq's RoBERTa cannot represent the model."""
     if config.model_type not in _FAMILIES:
-        raise ValueError(f"model_type of {name} must be one of {', '.join(_FAMILIES)}, got {config.model_type!r}")
+        reason = f": {_UNLIKE[config.model_type]}" if config.model_type in _UNLIKE else ""
+        raise ValueError(
+            f"model_type of {name} must be one of {', '.join(_FAMILIES)}, got {config.model_type!r}{reason}"
+        )
     family = _FAMILIES[config.model_type]
     # The masked LM head of transformers' RoBERTa always uses gelu, that of fairseq the activation of the layers.
     activations = ["gelu"] if config.model_type in _LIKE_ROBERTA else list(_ACTIVATIONS)
     for option, value, allowed in (
         ("position_embedding_type", getattr(config, "position_embedding_type", "absolute"), ["absolute"]),
         ("is_decoder", getattr(config, "is_decoder", False), [False]),
+        ("embedding_size", getattr(config, "embedding_size", config.hidden_size), [config.hidden_size]),  # ELECTRA
+        ("use_task_id", getattr(config, "use_task_id", False), [False]),  # ERNIE
         ("activation", getattr(config, family.settings["activation_fn"]), activations),
     ):
         if value not in allowed:

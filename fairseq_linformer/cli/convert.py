@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
         convert checkpoint_best.pt long --max-positions 1024
         convert exported-folder back""",
         description="INPUT is a fairseq checkpoint (RoBERTa, a Linformer, or of the authors' code), a folder or hub "
-        "name of transformers (BERT, DistilBERT, RoBERTa, XLM-R, CamemBERT), or a folder that `export` wrote. An "
+        "name of transformers (BERT, RoBERTa, and encoders with their layers), or a folder that `export` wrote. An "
         "encoder becomes a Linformer, with its weights and new E and F. A Linformer keeps its options: only "
         "--max-positions, with which k grows so that windows keep their length, and --projected-dim change it.",
     )

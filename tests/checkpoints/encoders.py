@@ -17,7 +17,7 @@ def build_tokenizer(family):
     """A small tokenizer of ``transformers``, as that of the family."""
     import transformers
 
-    if family == "roberta":
+    if family in ("roberta", "data2vec-text"):
         return _build_bpe()
     if family in ("xlm-roberta", "camembert"):
         symbols = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -44,7 +44,9 @@ def save_encoder(folder, family, head, max_positions=32):
         config = transformers.DistilBertConfig(**sizes, dim=16, hidden_dim=32, max_position_embeddings=max_positions)
     else:
         sizes |= dict(hidden_size=16, intermediate_size=32, max_position_embeddings=max_positions)
-        if family != "bert":
+        if family == "electra":
+            sizes |= dict(embedding_size=16)
+        if family not in ("bert", "electra", "ernie"):
             sizes |= dict(type_vocab_size=1, max_position_embeddings=max_positions + 2, layer_norm_eps=1e-5)
         config = transformers.AutoConfig.for_model(family, **sizes)
     model = transformers.AutoModelForMaskedLM.from_config(config)

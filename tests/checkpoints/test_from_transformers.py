@@ -23,7 +23,7 @@ from fairseq_linformer.models import LinformerRobertaModel, RobertaEpsModel  # n
 
 from .encoders import TEXTS, save_encoder  # noqa: E402
 
-FAMILIES = ("bert", "roberta", "distilbert", "xlm-roberta")
+FAMILIES = ("bert", "roberta", "distilbert", "xlm-roberta", "electra", "ernie", "data2vec-text")
 ROUNDING = dict(rtol=0, atol=2e-5)
 
 
@@ -200,7 +200,18 @@ BROKEN = {
     "no heads": (lambda f: edit(f, num_attention_heads=0), "cannot load"),
     "shards": (drop_shard, "has no shard.safetensors"),
     "relative": (lambda f: edit(f, position_embedding_type="relative_key"), "position_embedding_type"),
-    "other type": (lambda f: edit(f, model_type="mpnet"), "model_type of .* must be one of bert, .*, got 'mpnet'"),
+    "other type": (
+        lambda f: edit(f, model_type="mpnet"),
+        "model_type of .* must be one of bert, .*, got 'mpnet': its attention has a relative position bias",
+    ),
+    "factorized": (
+        lambda f: edit(f, model_type="electra", embedding_size=8),
+        "embedding_size of .* must be one of 16, got 8",
+    ),
+    "tasks": (
+        lambda f: edit(f, model_type="ernie", use_task_id=True),
+        "use_task_id of .* must be one of False, got True",
+    ),
     "activation": (lambda f: edit(f, hidden_act="silu"), "activation"),
     "decoder": (lambda f: edit(f, is_decoder=True), "is_decoder"),
     "epsilon": (lambda f: edit(f, layer_norm_eps=1.0), "layer_norm_eps of .* must be at least 1e-15 and below 1"),
