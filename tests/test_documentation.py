@@ -4,6 +4,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -119,7 +120,8 @@ def test_readme(demo, capfd):
         run_line(line)
     assert "perplexity" in capfd.readouterr().out
     run_line("fairseq-linformer finetune rows.tsv checkpoints/tiny/checkpoint_last.pt --name demo --max-epoch 1")
-    (demo / "data/demo/finetune").symlink_to(demo / "runs/demo/checkpoints")
+    (demo / "data/demo/finetune").mkdir()  # fairseq-train writes nothing else
+    shutil.copy(demo / "runs/demo/checkpoints/checkpoint_best.pt", demo / "data/demo/finetune")
     for line in [*use.splitlines(), *convert.splitlines()]:
         run_line(line)
     assert len((demo / "labels.jsonl").read_text().splitlines()) == 2

@@ -69,8 +69,9 @@ def prepare_task(
             if kind in num_rows:
                 rows = _sample(rows, kind, num_rows[kind])
             splits[split] = _write_split(task, source, split, rows, folder, tokenizer, max_positions, truncation)
-        for i in range(task.num_inputs):
-            write_lines(folder / f"input{i}" / DICTIONARY, tokenizer.dictionary)
+        # fairseq reads those of the inputs; the first one is next to the tokenizer, for inputs that are text.
+        for part in (".", *(f"input{i}" for i in range(task.num_inputs))):
+            write_lines(folder / part / DICTIONARY, tokenizer.dictionary)
         for name, content in tokenizer.model_files.items():
             (folder / name).write_bytes(content)
         if task.classes:
