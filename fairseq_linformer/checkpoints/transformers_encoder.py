@@ -134,14 +134,19 @@ _UNLIKE = {
     "big_bird": "its attention is sparse",
     "deberta": "its positions are relative",
     "deberta-v2": "its positions are relative",
+    "esm": "its layer norms come before the sublayers",
+    "eurobert": "its positions are rotary and its feed-forward layers gated",
     "gte": "its positions are rotary and its feed-forward layers gated",
+    "jina_embeddings_v3": "its positions are rotary",
     "longformer": "its attention is sparse",
     "megatron-bert": "its layer norms come before the sublayers",
     "modernbert": "its positions are rotary and its feed-forward layers gated",
     "mpnet": "its attention has a relative position bias",
     "nomic_bert": "its positions are rotary and its feed-forward layers gated",
+    "rembert": "its embeddings are factorized",
     "roberta-prelayernorm": "its layer norms come before the sublayers",
     "roformer": "its positions are rotary",
+    "t5": "its attention has a relative position bias",
     "xlm-roberta-xl": "its layer norms come before the sublayers",
 }
 """Why models of a type cannot be represented."""
@@ -240,14 +245,20 @@ def hash_weights(name: str) -> str:
 
 def _find_family(name: str, config: Any) -> _Family:
     """The family of a model; ValueError if fairseq's RoBERTa cannot represent the model."""
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING
+
     if config.model_type not in _FAMILIES:
-        reason = f": {_UNLIKE[config.model_type]}" if config.model_type in _UNLIKE else ""
+        reason = _UNLIKE.get(config.model_type)
+        if config.is_encoder_decoder or type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
+            reason = reason or "it is not an encoder for masked language modeling"
         raise ValueError(
-            f"model_type of {name} must be one of {', '.join(_FAMILIES)}, got {config.model_type!r}{reason}"
+            f"model_type of {name} must be one of {', '.join(_FAMILIES)}, got {config.model_type!r}"
+            + (f": {reason}" if reason else "")
         )
     family = _FAMILIES[config.model_type]
-    # The masked LM head of transformers' RoBERTa always uses gelu, that of fairseq the activation of the layers.
-    activations = ["gelu"] if config.model_type in _LIKE_ROBERTA else list(_ACTIVATIONS)
+    # The masked LM heads of RoBERTa and ELECTRA in transformers always use gelu, that of fairseq the activation of the
+    # layers.
+    activations = ["gelu"] if config.model_type in (*_LIKE_ROBERTA, "electra") else list(_ACTIVATIONS)
     for option, value, allowed in (
         ("position_embedding_type", getattr(config, "position_embedding_type", "absolute"), ["absolute"]),
         ("is_decoder", getattr(config, "is_decoder", False), [False]),
@@ -256,7 +267,7 @@ def _find_family(name: str, config: Any) -> _Family:
         ("activation", getattr(config, family.settings["activation_fn"]), activations),
     ):
         if value not in allowed:
-            raise ValueError(f"{option} of {name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
+            raise ValueError(f"{option} of {name} must be {' or '.join(map(str, allowed))}, got {value!r}")
     check_epsilon(getattr(config, "layer_norm_eps", BERT_EPSILON), f"layer_norm_eps of {name}")
     return family
 

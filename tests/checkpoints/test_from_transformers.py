@@ -199,19 +199,30 @@ BROKEN = {
     "no JSON": (lambda f: (f / "config.json").write_text("[["), "config.json is not JSON"),
     "no heads": (lambda f: edit(f, num_attention_heads=0), "cannot load"),
     "shards": (drop_shard, "has no shard.safetensors"),
-    "relative": (lambda f: edit(f, position_embedding_type="relative_key"), "position_embedding_type"),
+    "relative": (
+        lambda f: edit(f, position_embedding_type="relative_key"),
+        "position_embedding_type of .* must be absolute, got 'relative_key'",
+    ),
+    "ALiBi": (lambda f: edit(f, position_embedding_type="alibi"), "must be absolute, got 'alibi'"),
     "other type": (
         lambda f: edit(f, model_type="mpnet"),
         "model_type of .* must be one of bert, .*, got 'mpnet': its attention has a relative position bias",
     ),
-    "factorized": (
-        lambda f: edit(f, model_type="electra", embedding_size=8),
-        "embedding_size of .* must be one of 16, got 8",
+    "factorized": (lambda f: edit(f, model_type="electra", embedding_size=8), "embedding_size of .* must be 16, got 8"),
+    "tasks": (lambda f: edit(f, model_type="ernie", use_task_id=True), "use_task_id of .* must be False, got True"),
+    "activation of the head": (
+        lambda f: edit(f, model_type="electra", embedding_size=16, hidden_act="relu"),
+        "activation of .* must be gelu, got 'relu'",
     ),
-    "tasks": (
-        lambda f: edit(f, model_type="ernie", use_task_id=True),
-        "use_task_id of .* must be one of False, got True",
+    "decoder only": (
+        lambda f: edit(f, model_type="gpt2"),
+        "got 'gpt2': it is not an encoder for masked language modeling",
     ),
+    "encoder and decoder": (
+        lambda f: edit(f, model_type="bart"),
+        "got 'bart': it is not an encoder for masked language modeling",
+    ),
+    "no reason known": (lambda f: edit(f, model_type="fnet"), "model_type of .* must be one of bert, .*, got 'fnet'$"),
     "activation": (lambda f: edit(f, hidden_act="silu"), "activation"),
     "decoder": (lambda f: edit(f, is_decoder=True), "is_decoder"),
     "epsilon": (lambda f: edit(f, layer_norm_eps=1.0), "layer_norm_eps of .* must be at least 1e-15 and below 1"),
