@@ -60,16 +60,6 @@ def test_features_equal_the_authors(checkpoint, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("checkpoint", ["headwise", "layerwise"], indirect=True)
-def test_features_equal_version_1(checkpoint, tmp_path):
-    """Version 1 of their code did not share, regardless of its options."""
-    mode, path = checkpoint
-    model = check(theirs.convert_to_version_1(path, tmp_path / "old.pt"), tmp_path)
-    assert model.args.sharing == ("headwise" if mode == "headwise" else "key-value")
-    assert model.args.untie_weights_roberta
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", ["layerwise"], indirect=True)
 def test_authors_checkpoint_in_training_validation_finetuning_and_hub(
     checkpoint, mlm_data, class_data, tmp_path, caplog
