@@ -78,20 +78,8 @@ def _run(code, *arguments) -> None:
 
 def train(data, save_dir, *options, updates=3) -> Path:
     """Train a checkpoint of the authors' plugin for a few updates."""
-    _run(
-        _TRAIN,
-        data,
-        "--user-dir",
-        EXAMPLE,
-        *options,
-        "--disable-validation",
-        "--data-buffer-size",
-        0,
-        "--save-dir",
-        save_dir,
-        "--max-update",
-        updates,
-    )
+    words = ["--disable-validation", "--data-buffer-size", 0, "--save-dir", save_dir, "--max-update", updates]
+    _run(_TRAIN, data, "--user-dir", EXAMPLE, *options, *words)
     return Path(save_dir) / "checkpoint_last.pt"
 
 

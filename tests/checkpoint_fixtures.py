@@ -108,39 +108,9 @@ def masked_lm(pieces, tmp_path_factory):
 
 
 def finetune_classifier(pieces, folder, *options, classes=2, data=None):
-    fairseq_commands.command(
-        "train",
-        data or pieces,
-        "--user-dir",
-        fairseq_commands.PLUGIN,
-        *fairseq_commands.TINY,
-        "--task",
-        "sentence_prediction",
-        "--criterion",
-        "sentence_prediction",
-        "--num-classes",
-        classes,
-        "--init-token",
-        0,
-        "--max-positions",
-        16,
-        "--save-dir",
-        folder,
-        "--batch-size",
-        8,
-        "--optimizer",
-        "adam",
-        "--lr",
-        0.01,
-        "--lr-scheduler",
-        "fixed",
-        "--max-update",
-        2,
-        "--cpu",
-        "--num-workers",
-        0,
-        *options,
-    )
+    words = ["--user-dir", fairseq_commands.PLUGIN, *fairseq_commands.TINY, *fairseq_commands.CLASSIFY]
+    words += ["--num-classes", classes, "--max-update", 2, "--save-dir", folder]
+    fairseq_commands.command("train", data or pieces, *words, *options)
     shake(Path(folder) / "checkpoint_last.pt")
     for name in ("dict.txt", "sentencepiece.bpe.model"):
         shutil.copy(pieces / name, folder)

@@ -22,42 +22,20 @@ CONFIGS = Path(__file__).parent.parent / "configs"
 WORDS = 40
 
 # A model small enough for a test: 2 layers, 16 wide, n = 16, k = 8.
-TINY = [
-    "--arch",
-    "linformer_roberta_tiny",
-    "--encoder-embed-dim",
-    "16",
-    "--encoder-ffn-embed-dim",
-    "32",
-    "--encoder-attention-heads",
-    "2",
-    "--projected-dim",
-    "8",
-]
+TINY = """
+    --arch linformer_roberta_tiny --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 --encoder-attention-heads 2
+    --projected-dim 8
+""".split()
+OPTIMIZATION = "--batch-size 8 --optimizer adam --lr 0.01 --lr-scheduler fixed --cpu --num-workers 0".split()
 TRAIN = [
-    "--task",
-    "masked_lm",
-    "--criterion",
-    "masked_lm",
-    "--tokens-per-sample",
-    "16",
-    "--batch-size",
-    "8",
-    "--optimizer",
-    "adam",
-    "--lr",
-    "0.01",
-    "--lr-scheduler",
-    "fixed",
-    "--seed",
-    "7",
-    "--cpu",
-    "--num-workers",
-    "0",
-    "--log-format",
-    "json",
-    "--log-interval",
-    "1",
+    *"--task masked_lm --criterion masked_lm --tokens-per-sample 16".split(),
+    *OPTIMIZATION,
+    *"--seed 7 --log-format json --log-interval 1".split(),
+]
+CLASSIFY = [
+    *"--task sentence_prediction --criterion sentence_prediction".split(),
+    *"--num-classes 2 --init-token 0 --max-positions 16".split(),
+    *OPTIMIZATION,
 ]
 
 
@@ -110,41 +88,8 @@ def train(data, save_dir, *options, model=TINY, updates=4, validation=False):
 
 def finetune(data, save_dir, *options, updates=2):
     """``fairseq-train`` of a classifier with the plugin; the architecture is among the options."""
-    command(
-        "train",
-        data,
-        "--user-dir",
-        PLUGIN,
-        "--task",
-        "sentence_prediction",
-        "--criterion",
-        "sentence_prediction",
-        "--num-classes",
-        "2",
-        "--init-token",
-        "0",
-        "--max-positions",
-        "16",
-        "--shorten-method",
-        "truncate",
-        "--batch-size",
-        "8",
-        "--optimizer",
-        "adam",
-        "--lr",
-        "0.01",
-        "--lr-scheduler",
-        "fixed",
-        "--cpu",
-        "--num-workers",
-        "0",
-        "--disable-validation",
-        "--max-update",
-        updates,
-        "--save-dir",
-        save_dir,
-        *options,
-    )
+    words = [*CLASSIFY, "--shorten-method", "truncate", "--disable-validation", "--max-update", updates]
+    command("train", data, "--user-dir", PLUGIN, *words, "--save-dir", save_dir, *options)
 
 
 def validate(data, path, *options):

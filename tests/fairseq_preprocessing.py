@@ -27,20 +27,9 @@ def gpt2_encode(gpt2_files, texts, encoded):
     """``multiprocessing_bpe_encoder``, as fairseq's scripts call it, of files with as many lines."""
     import fairseq.examples.roberta.multiprocessing_bpe_encoder as encoder
 
-    arguments = [
-        encoder.__file__,
-        "--encoder-json",
-        gpt2_files / "encoder.json",
-        "--vocab-bpe",
-        gpt2_files / "vocab.bpe",
-        "--inputs",
-        *texts,
-        "--outputs",
-        *encoded,
-        "--keep-empty",
-        "--workers",
-        1,
-    ]
+    tokenizer = ["--encoder-json", gpt2_files / "encoder.json", "--vocab-bpe", gpt2_files / "vocab.bpe"]
+    files = ["--inputs", *texts, "--outputs", *encoded]
+    arguments = [encoder.__file__, *tokenizer, *files, "--keep-empty", "--workers", 1]
     subprocess.run([sys.executable, *map(str, arguments)], check=True, capture_output=True)
 
 

@@ -155,21 +155,6 @@ def test_output_of_the_command(folders, tmp_path, capsys):
     assert new["provenance"]["imported"]["lm_head"] == "imported" and load(tmp_path / "b").max_positions() == 64
 
 
-@pytest.mark.slow
-def test_untrained_head_is_not_exported(folders, tmp_path):
-    """An encoder without a head, such as MiniLM, is exported as one, and its features are those of the checkpoint."""
-    convert(folders["bert", False], tmp_path / "a", projected_dim=8)
-    to_huggingface(tmp_path / "a" / "model.pt", tmp_path / "b")
-    model, report = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "b", output_loading_info=True)
-    assert {key for key in report["missing_keys"] if not key.startswith("lm_head.")} == set()
-    assert "lm_head.dense.weight" in report["missing_keys"]
-    encoder = transformers.AutoModel.from_pretrained(tmp_path / "b")
-    tokens = torch.tensor([[0, 5, 6, 7, 2]])
-    expected = load(tmp_path / "a")(tokens, features_only=True)[0]
-    torch.testing.assert_close(encoder(tokens).last_hidden_state, expected, rtol=0, atol=1e-5)
-    assert "feature-extraction" in (tmp_path / "b" / "README.md").read_text()
-
-
 def edit(folder, **values):
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))

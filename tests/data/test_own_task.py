@@ -61,8 +61,6 @@ def test_each_format_gives_the_same_bytes(suffix, gpt2, bpe, tmp_path):
     "train, valid, texts, message",
     [
         (TRAIN, [*VALID, ("a", "b", "new")], ["first"], "valid.csv:4: unknown label 'new'; the training file has"),
-        (TRAIN[:1], VALID, ["first"], "train.csv must have at least two labels in mark, got good"),
-        (TRAIN, VALID, ["text"], "train.csv has no column text; choose from first, second, mark"),
         (TRAIN, VALID, ["first", "second", "third"], "--text-column must be one or two different columns"),
         (TRAIN, [], ["first"], "valid.csv has no rows"),
         (

@@ -116,25 +116,14 @@ def test_a_row_may_be_a_book(tmp_path, gpt2, write):
     [
         (dict(valid_share=0.0), "valid-share.*0.0"),
         (dict(shards=0), "shards.* 0$"),
-        (dict(shards=257), "shards.*256.*257"),
         (dict(workers=0), "workers.* 0$"),
         (dict(shards=50), "train.*--shards"),
-        (dict(valid_share=1e-9), "valid .*57 .*--valid-share"),
     ],
 )
 def test_rejected_options(tmp_path, gpt2, options, message):
     with pytest.raises(ValueError, match=message):
         prepare(tmp_path / "out", write_text(tmp_path / "text.txt", build_documents()), gpt2, **options)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
-
-
-def test_other_files_in_the_output_folder_are_kept(tmp_path, gpt2):
-    source = write_text(tmp_path / "text.txt", build_documents())
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/thesis.tex").write_text("dear")
-    with pytest.raises(ValueError, match="out must be a new or empty folder"):
-        prepare(tmp_path / "out", source, gpt2)
-    assert content(tmp_path / "out") == {"thesis.tex": b"dear"}
 
 
 def test_finished_stages_are_not_repeated_unless_their_input_changed(tmp_path, gpt2, monkeypatch):

@@ -157,7 +157,8 @@ def test_encoder_without_a_head(headless, masked_lm_folder, tmp_path):
     model = AutoModel.from_pretrained(tmp_path / "again")
     before = AutoModel.from_pretrained(masked_lm_folder).state_dict()
     assert all(value.equal(before[key]) for key, value in model.state_dict().items())
-    assert 'AutoModel.from_pretrained("FOLDER"' in (tmp_path / "again" / "README.md").read_text()
+    card = (tmp_path / "again" / "README.md").read_text()
+    assert 'AutoModel.from_pretrained("FOLDER"' in card and "feature-extraction" in card
     # A head that Trainer has trained since is a result again.
     LinformerForMaskedLM.from_pretrained(tmp_path / "again").save_pretrained(tmp_path / "trained")
     checkpoint, _ = convert(tmp_path / "trained", tmp_path / "third")

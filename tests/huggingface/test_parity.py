@@ -115,13 +115,8 @@ def test_authors_checkpoint_is_exported_and_imported(mlm_data, tmp_path):
         mlm_data,
         tmp_path / "theirs",
         *fairseq_commands.TRAIN,
-        "--arch",
-        "linformer_roberta_base",
-        "--encoder-layers",
-        "2",
+        *"--arch linformer_roberta_base --encoder-layers 2 --compressed 3".split(),
         *fairseq_commands.TINY[2:-2],
-        "--compressed",
-        "3",
     )
     to_huggingface(tmp_path / "theirs" / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()

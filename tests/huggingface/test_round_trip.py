@@ -136,9 +136,7 @@ def test_fairseq_continues_training(masked_lm, masked_lm_folder, pieces, tmp_pat
     losses = []
     for path in (masked_lm / "checkpoint_last.pt", back / "model.pt"):
         caplog.clear()
-        options = "--task masked_lm --batch-size 8 --cpu --num-workers 0 --log-format json".split()
-        plugin = ["--user-dir", fairseq_commands.PLUGIN]
-        fairseq_commands.command("validate", pieces, *plugin, "--path", path, *options)
+        fairseq_commands.validate(pieces, path)
         losses.append(fairseq_commands.last_number(caplog.text, "valid_loss"))
     assert losses[0] == losses[1]
 

@@ -38,11 +38,6 @@ def test_rejected_options(options):
     assert str(value) in str(refusal.value)
 
 
-def test_input_longer_than_n_is_rejected():
-    with pytest.raises(ValueError, match="at most 16 positions.* got 17"):
-        build()(torch.full((1, 17), 5))
-
-
 MISMATCHES = {  # options of the checkpoint, options of the model, and the difference
     "k": ({}, dict(projected_dim=4), "projected_dim 6, this model has 4; they must be equal, or pass --resize"),
     "k of heads": (dict(sharing="none", projected_dim="6/4"), dict(sharing="none"), "projected_dim 6/4x2"),

@@ -24,10 +24,6 @@ def test_columns_and_heads():
     assert torch.equal(E(), matrix.expand(2, 3, 6))
 
 
-def test_frozen():
-    assert not LinearProjection(6, 3, frozen=True).weight.requires_grad
-
-
 def trained(**options):
     """A projection that has gone some way from where it started."""
     E = LinearProjection(6, 3, **options)

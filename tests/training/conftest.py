@@ -22,20 +22,8 @@ def command(capsys, tmp_path):
 @pytest.fixture
 def finetune(command, tmp_path, glue):
     def finetune(checkpoint, *words, task="sst-2", folder=tmp_path / "data"):
-        return command(
-            "finetune",
-            task,
-            checkpoint,
-            "--runs",
-            tmp_path / "runs",
-            "--data",
-            folder,
-            "--source",
-            glue,
-            "--device",
-            "cpu",
-            *words,
-        )
+        paths = ["--runs", tmp_path / "runs", "--data", folder, "--source", glue]
+        return command("finetune", task, checkpoint, *paths, "--device", "cpu", *words)
 
     return finetune
 
