@@ -218,10 +218,15 @@ def find_companions(path, checkpoint: dict[str, Any]) -> Path:
     return first if find_tokenizer_files(first) and (first / DICTIONARY).is_file() else folder
 
 
-def find_labels(path, checkpoint: dict[str, Any]) -> Path | None:
-    """``dict.txt`` of the labels of a checkpoint: next to it, else in the data that it was trained on, or None."""
-    folders = Path(path).parent, Path(get_cfg_section(checkpoint, "task").get("data") or Path(path).parent)
-    return next((file for folder in folders if (file := folder / LABELS).is_file()), None)
+def find_labels(path, checkpoint: dict[str, Any], classes: int) -> Path | None:
+    """``dict.txt`` of the labels of a head: next to its checkpoint, else in the data that it was trained on, if these
+    have as many classes; None if in neither."""
+    own = Path(path).parent / LABELS
+    data = Path(get_cfg_section(checkpoint, "task").get("data") or own.parent) / LABELS
+    if own.is_file() or not data.is_file():
+        return own if own.is_file() else None
+    names = data.read_text(encoding="utf-8").splitlines()
+    return data if sum(not name.startswith("madeupword") for name in names) == classes else None
 
 
 def read_companions(folder: Path, dictionary=None) -> Files:

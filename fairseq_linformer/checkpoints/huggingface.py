@@ -82,9 +82,7 @@ def to_huggingface(
         )
     data = from_authors(data)
     name = choose_head(data["model"], head, checkpoint)
-    if labels is None:
-        labels = find_labels(checkpoint, data)
-    elif name is None:
+    if labels is not None and name is None:
         raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")
     config = _build_config(data, checkpoint, name, labels)
     weights = to_transformers(
@@ -194,6 +192,7 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
     if f"{prefix}out_proj.weight_orig" in state:
         raise ValueError(f"head {head!r} cannot be exported: it was trained with spectral_norm_classification_head")
     classes = state[prefix + "out_proj.weight"].size(0)
+    labels = labels or find_labels(path, data, classes)
     names = [f"LABEL_{i}" for i in range(classes)] if labels is None else read_labels(labels, classes)
     config.architectures = ["LinformerForSequenceClassification"]
     config.classification_head_name = head

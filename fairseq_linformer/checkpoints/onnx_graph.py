@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.fx.experimental import _config
 
@@ -20,6 +21,7 @@ from ..errors import only_errors
 from ..huggingface import LinformerPreTrainedModel
 from ..modules.linear import LinearProjection
 from ..modules.projection import LearnedProjection
+from .sentence_transformers import recorded_pooling
 
 OPSET = 20
 """It has Gelu and LayerNormalization as single operators."""
@@ -51,11 +53,12 @@ class OnnxModel(nn.Module):
     Args:
         model: modified in place: E and F become plain matrices with N columns.
         max_positions: N.
-        pooling: as for ``output_of``.
+        pooling: as for ``output_of``. Pooled vectors are normalized if those of the imported encoder are.
     """
 
     def __init__(self, model: LinformerPreTrainedModel, max_positions: int, pooling: str | None):
         super().__init__()
+        self.normalize = bool(recorded_pooling(model.config).get("normalize"))
         self.encoder, self.pooling = model.base_model.encoder, pooling
         self.is_classifier = hasattr(model, "classifier")
         if pooling is None:
@@ -86,11 +89,13 @@ class OnnxModel(nn.Module):
         positions = input_ids.new_zeros(input_ids.size(0), 1) if reads_first else None
         features: Tensor = self.encoder(input_ids, positions, padding_mask=padding, padded=True)[0]
         if self.pooling == "cls":
-            return features[:, 0]
-        if self.pooling == "mean":
+            features = features[:, 0]
+        elif self.pooling == "mean":
             num_tokens = (~padding).sum(1, keepdim=True).clamp(min=1)
-            return features.masked_fill(padding.unsqueeze(-1), 0.0).sum(1) / num_tokens
-        return features if self.pooling else self.head(features)
+            features = features.masked_fill(padding.unsqueeze(-1), 0.0).sum(1) / num_tokens
+        elif self.pooling is None:
+            features = self.head(features)
+        return F.normalize(features, dim=1) if self.normalize and self.pooling in ("cls", "mean") else features
 
 
 def write_graph(

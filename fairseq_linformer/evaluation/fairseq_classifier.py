@@ -70,7 +70,7 @@ class FairseqClassifier(Classifier):
         is_score = bool(self._task.get("regression_target"))
         if labels and is_score:
             raise ValueError(f"--labels {labels} does not apply to {self.path}, whose head predicts a score")
-        labels = labels or find_labels(self.path, opened)
+        labels = labels or find_labels(self.path, opened, classes)
         self.has_default_names = not (is_score or labels)
         if self.has_default_names:
             self.names = [str(i) for i in range(classes)]

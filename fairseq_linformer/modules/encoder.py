@@ -271,6 +271,10 @@ class Linformer(LinformerLayers):
             (B, length, d). Values at padded positions are meaningless.
         """
         self._check_length(x.size(1))
+        if mask is not None and mask.shape != x.shape[:2]:
+            raise ValueError(
+                f"mask must have the shape (batch, length) = {tuple(x.shape[:2])}, got {tuple(mask.shape)}"
+            )
         # Reading the mask would break a compiled graph.
         is_padded = mask is not None and (torch.compiler.is_compiling() or not mask.all())
         return self._encode(lambda: x, mask.eq(0) if mask is not None and is_padded else None)

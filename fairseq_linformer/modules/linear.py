@@ -106,7 +106,9 @@ class LinearProjection(LearnedProjection):
             num_real = torch.tensor([n], device=x.device) if padding_mask is None else (~padding_mask).sum(1)
             scale = (self.n / num_real.clamp(min=1).to(x.dtype)).sqrt().view(-1, 1, 1)
         elif self.overlaps:
-            weights = self.layout.triangle(x.device, n).to(x.dtype)  # (k', n)
+            # In an exported graph the whole matrix is a constant, and only slices depend on n.
+            whole = self.layout.triangle(x.device, None if torch.compiler.is_exporting() else n).to(x.dtype)
+            weights = whole[: self.num_reached(n), :n]  # (k', n)
             # (B or 1, k'): the share of the weights on real tokens
             share = weights.sum(1)[None] if padding_mask is None else (~padding_mask).to(x.dtype) @ weights.T
             scale = (1 / share.masked_fill(share == 0, 1)).unsqueeze(-1)

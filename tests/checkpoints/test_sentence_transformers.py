@@ -58,6 +58,19 @@ def test_vectors_are_normalized_means(encoder, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_graph_has_the_same_vectors(encoder, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    export(encoder, tmp_path / "out")
+    main(["export", str(tmp_path / "out"), str(tmp_path / "onnx"), "--onnx"])
+    model, vectors = encode(tmp_path / "out", list(TEXTS))
+    tokens = model.tokenize(list(TEXTS))
+    session = onnxruntime.InferenceSession(tmp_path / "onnx/model.onnx")
+    inputs = {name: tokens[name].numpy() for name in ("input_ids", "attention_mask")}
+    (found,) = session.run(["sentence_embedding"], inputs)
+    np.testing.assert_allclose(found, vectors, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_another_pooling(encoder, tmp_path):
     """The mode of the option; normalized as the encoder's vectors are."""
     export(encoder, tmp_path / "out", "--pooling", "cls")

@@ -118,3 +118,9 @@ def test_importing_it_imports_neither_fairseq_nor_transformers():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "['torch']", result.stderr
+
+
+@pytest.mark.parametrize("mask", [torch.tensor([10, 5]), torch.ones(2, 9)])
+def test_a_mask_of_another_shape_is_rejected(mask):
+    with pytest.raises(ValueError, match=r"\(batch, length\) = \(2, 10\), got"):
+        Linformer(dim=16, n=16, layers=1, heads=2, k=4)(torch.randn(2, 10, 16), mask)
