@@ -15,9 +15,9 @@ from ..files import open_atomic, read_json
 from .transformers_loading import WEIGHTS
 
 MODEL = "model.pt"
+"""File name of a checkpoint in a folder that ``convert`` wrote."""
 LABELS = f"label/{DICTIONARY}"
 """fairseq's dictionary of classes, in a folder of data and next to a finetuned checkpoint."""
-"""File name of a checkpoint in a folder that ``convert`` wrote."""
 ONNX_GRAPH = "model.onnx"
 """File name of the graph in a folder that ``export --onnx`` wrote."""
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
@@ -221,12 +221,13 @@ def find_companions(path, checkpoint: dict[str, Any]) -> Path:
 def find_labels(path, checkpoint: dict[str, Any], classes: int) -> Path | None:
     """``dict.txt`` of the labels of a head: next to its checkpoint, else in the data that it was trained on, if these
     have as many classes; None if in neither."""
-    own = Path(path).parent / LABELS
-    data = Path(get_cfg_section(checkpoint, "task").get("data") or own.parent) / LABELS
-    if own.is_file() or not data.is_file():
-        return own if own.is_file() else None
-    names = data.read_text(encoding="utf-8").splitlines()
-    return data if sum(not name.startswith("madeupword") for name in names) == classes else None
+    if (own := Path(path).parent / LABELS).is_file():
+        return own
+    data = get_cfg_section(checkpoint, "task").get("data")
+    if not data or not (labels := Path(data) / LABELS).is_file():
+        return None
+    names = labels.read_text(encoding="utf-8").splitlines()
+    return labels if sum(not name.startswith("madeupword") for name in names) == classes else None
 
 
 def read_companions(folder: Path, dictionary=None) -> Files:

@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
     add("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     add("--head", metavar="NAME", help="classification head to export (default: the only one)")
     next_to = "next to CHECKPOINT"
-    labels = f"dict.txt of the labels (default: label/dict.txt {next_to})"
+    labels = f"dict.txt of the labels (default: label/dict.txt {next_to}, or in its data)"
     add("--labels", type=Path, metavar="FILE", help=labels)
     add("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
     add_tokenizer(parser, default=next_to)

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
-from .linear import AnyProjection
+from .linear import AnyProjection, LinearProjection
 from .local_window import (
     Neighbors,
     align_mask,
@@ -200,9 +200,10 @@ class LinearMultiheadAttention(nn.Module):
                 q, x, reduce_keys, reduce_values or reduce_keys, padding_mask, positions, masks
             )
         elif order is Order.SCORES:
-            assert E_value is not None and F_value is not None  # only matrices support this order
-            reached = (..., slice(num_reached), slice(n))
-            context, weights = self._attend_through_scores(q, x, E_value[reached], F_value[reached], masks)
+            assert isinstance(E, LinearProjection) and isinstance(F_, LinearProjection)  # others lack this order
+            assert E_value is not None and F_value is not None
+            matrices = E.reached(E_value, n), F_.reached(F_value, n)
+            context, weights = self._attend_through_scores(q, x, *matrices, masks)
         else:
             keys, values = self._project(x, reduce_keys, reduce_values, order)
             context, weights = self._attend(q, keys, values, masks.bias, need_weights)

@@ -89,7 +89,7 @@ a moving and honest film that never asks for tears
 the plot is thin , the jokes are thinner , and the running time is not
 it works
 one of the year 's most quietly affecting family dramas , carried by two wonderful performances
-an exercise in noise that mistakes volume for excitement and explosions for a story , and it goes on for two long hours
+all noise and no suspense , this sequel piles one chase on top of another and still feels twice as long as it is
 dull
 there is not a single frame of this film that looks as if anyone had cared about what was in it
 warm , funny and surprisingly sharp about money , marriage and growing old in a town that everybody else has left

@@ -17,7 +17,6 @@ the converted Linformer finds as many as the Transformer, with W = 0 one to four
 import random
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,7 +28,6 @@ from torch import Tensor
 from ...checkpoints.files import MODEL, read_checkpoint, write_checkpoint
 from ...checkpoints.models import build_model, open_checkpoint
 from ...models.datasets import open_dataset
-from ...models.shapes import PADDING_IDX
 from ..display import Table, pivot
 from ..encoder import EncoderModel, distill, open_encoder
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
@@ -142,11 +140,8 @@ def measure(checkpoints: dict[str, Path], shard: Path, sizes: dict[str, Any]) ->
 def embed(model: Any, texts: Sequence[Sequence[int]]) -> Tensor:
     """(texts, d) mean-pooled features of texts of equal length, normalized."""
     vectors = []
-    remaining = iter(texts)
-    while batch := list(islice(remaining, BATCH)):
-        tokens = torch.tensor([[START, *text, END] for text in batch])
-        features = model(tokens, features_only=True)[0]
-        vectors.append(features.masked_fill(tokens.eq(PADDING_IDX).unsqueeze(-1), 0.0).mean(1))
+    for tokens in torch.tensor([[START, *text, END] for text in texts]).split(BATCH):
+        vectors.append(model(tokens, features_only=True)[0].mean(1))
     return F.normalize(torch.cat(vectors), dim=1)
 
 
