@@ -3,13 +3,13 @@
     python scripts/score_table.py [--latex] FILE...
 
 A row is described by its file's name: k=32,sharing=headwise,seed=1.json has the columns k, sharing and seed. Files that
-differ only in their seed share a row, with the mean and the standard deviation of their scores.
-In roberta,seed=1.json, roberta is in the column model. Scores are the perplexity, or those of a task (accuracy in
-percent).
+differ only in their seed share a row, with the mean and the standard deviation of their scores. In roberta,seed=1.json,
+roberta is in the column model. Scores are the perplexity, or those of a task (accuracy in percent).
 """
 
 import argparse
 import json
+import re
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -20,6 +20,8 @@ def read_row(path: Path) -> tuple[dict[str, str], dict[str, float]]:
     """The columns of a file's name, and its scores by name."""
     settings = dict(part.rpartition("=")[::2] for part in path.name.removesuffix(".json").split(","))
     content = json.loads(path.read_text(encoding="utf-8"))
+    if "parameters" in content:
+        settings["parameters"] = f"{content['parameters']:,}"
     if "perplexity" in content:
         return settings, {"perplexity": content["perplexity"]}
     scores = {name: score["value"] for name, score in content["scores"].items()}
@@ -27,9 +29,10 @@ def read_row(path: Path) -> tuple[dict[str, str], dict[str, float]]:
 
 
 def build_table(paths: list[Path]) -> list[list[str]]:
-    """The head and a row per setting, in the order of the files; an unknown cell is empty."""
+    """The head and a row per setting, in the order of the files' names with numbers by value; an unknown cell is
+    empty."""
     groups: dict[tuple, list[dict[str, float]]] = {}
-    for path in paths:
+    for path in sorted(paths, key=by_value):
         settings, scores = read_row(path)
         key = tuple((name, value) for name, value in settings.items() if name != "seed")
         groups.setdefault(key, []).append(scores)
@@ -40,6 +43,15 @@ def build_table(paths: list[Path]) -> list[list[str]]:
         cells = [dict(key).get(name, "") for name in columns]
         rows.append(cells + [format_score(name, [run[name] for run in runs if name in run]) for name in metrics])
     return rows
+
+
+def by_value(path: Path) -> list[tuple[int, str]]:
+    """A key for sorting.
+
+    >>> sorted([Path("k=16.json"), Path("k=8.json")], key=by_value)
+    [PosixPath('k=8.json'), PosixPath('k=16.json')]
+    """
+    return [(int(number or 0), text) for number, text in re.findall(r"(\d+)|(\D+)", path.name)]
 
 
 def format_score(name: str, values: list[float]) -> str:

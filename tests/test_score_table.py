@@ -31,20 +31,23 @@ def test_seeds_share_a_row(tmp_path):
     assert run(tmp_path, *files) == [
         "| model | k | accuracy | f1 |",
         "|---|---|---|---|",
-        "| roberta |  | 87.5 | 0.500 |",
         "| linformer | 32 | 85.0 ± 1.4 | 0.500 ± 0.000 |",
+        "| roberta |  | 87.5 | 0.500 |",
     ]
 
 
 def test_latex(tmp_path):
-    files = [write(tmp_path, f"k={k},sharing=key_value.json", {"perplexity": 50.0 + k}) for k in (32, 64)]
+    files = [
+        write(tmp_path, f"k={k},sharing=key_value.json", {"perplexity": 50.0 + k, "parameters": 1000 * k})
+        for k in (64, 8)
+    ]
     assert run(tmp_path, "--latex", *files) == [
-        r"\begin{tabular}{lll}",
+        r"\begin{tabular}{llll}",
         r"\toprule",
-        r"k & sharing & perplexity \\",
+        r"k & sharing & parameters & perplexity \\",
         r"\midrule",
-        r"32 & key\_value & 82.00 \\",
-        r"64 & key\_value & 114.00 \\",
+        r"8 & key\_value & 8,000 & 58.00 \\",
+        r"64 & key\_value & 64,000 & 114.00 \\",
         r"\bottomrule",
         r"\end{tabular}",
     ]

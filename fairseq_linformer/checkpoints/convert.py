@@ -13,6 +13,7 @@ from .files import (
     find_companions,
     is_exported,
     is_fairseq_checkpoint,
+    is_onnx_folder,
     read_checkpoint,
     read_companions,
     write_model,
@@ -51,6 +52,8 @@ def read_source(source, dictionary=None) -> tuple[dict[str, Any], Files]:
     if is_fairseq_checkpoint(source):
         checkpoint = read_checkpoint(source)
         return checkpoint, read_companions(find_companions(source, checkpoint), dictionary)
+    if is_onnx_folder(source):
+        raise ValueError(f"{source} is an ONNX folder, which only runs; pass what it was exported from")
     if is_exported(source):
         from .huggingface import read_exported_checkpoint  # imports transformers, which takes seconds
 

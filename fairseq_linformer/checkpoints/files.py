@@ -42,7 +42,8 @@ def read_checkpoint(path) -> dict[str, Any]:
     from ..models.shapes import drop_old_buffers
 
     if not os.path.isfile(path):
-        raise ValueError(f"{path} is not a file; expected a fairseq checkpoint")
+        hint = "; `convert` makes one of a folder for transformers" if os.path.isdir(path) else ""
+        raise ValueError(f"{path} is not a file; expected a fairseq checkpoint{hint}")
     checkpoint = load_weights_only(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise ValueError(f"{path} has no 'model'; expected a fairseq checkpoint")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..data.manifest import read_manifest
 from ..files import read_json
 from .files import RESULT, get_architecture, get_cfg_section
 
@@ -26,8 +27,8 @@ def collect_provenance(checkpoint: dict[str, Any], path) -> dict[str, Any]:
         path: that of the checkpoint; ``finetune`` may have scored it.
 
     Returns:
-        ``cfg``, the sections that fairseq needs to load the model; ``versions``; origins; and ``finetuned``, the result
-        of ``finetune``, if any.
+        ``cfg``, the sections that fairseq needs to load the model; ``versions``; origins; and, if any, ``finetuned``,
+        the result of ``finetune``, and ``columns`` of the user's own files that it was finetuned on.
     """
     model = {**get_cfg_section(checkpoint, "model"), "_name": get_architecture(checkpoint)}
     cfg = {"model": json.loads(json.dumps(model, default=str))}
@@ -35,7 +36,11 @@ def collect_provenance(checkpoint: dict[str, Any], path) -> dict[str, Any]:
         section = json.loads(json.dumps(get_cfg_section(checkpoint, name), default=str))
         cfg[name] = {key: os.path.basename(v) if isinstance(v, str) else v for key, v in section.items()}
     versions = {"fairseq_linformer": __version__}
-    return {"cfg": cfg, "versions": versions, **read_origins(checkpoint), **_read_finetuning(path)}
+    content = {"cfg": cfg, "versions": versions, **read_origins(checkpoint), **_read_finetuning(path)}
+    source = read_manifest(Path(path).parent).get("source", {})
+    if "label_column" in source:
+        content["columns"] = {"text": source["text_columns"], "label": source["label_column"]}
+    return content
 
 
 def _read_finetuning(checkpoint) -> dict[str, Any]:

@@ -33,8 +33,10 @@ def find_hub_file(name: str, file: str) -> Path | None:
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
     """Turn what ``transformers`` raises for a model into a ValueError in one sentence."""
-    if not os.path.isdir(name) and (os.path.isabs(name) or name.startswith(".") or name.count("/") > 1):
-        raise ValueError(f"{name} is not a folder, nor a name on the hub")
+    if not os.path.isdir(name):
+        folder, slash, _ = name.partition("/")
+        if os.path.isabs(name) or name.startswith(".") or name.count("/") > 1 or (slash and os.path.isdir(folder)):
+            raise ValueError(f"{name} is not a folder, nor a name on the hub")
     try:
         yield
     except ImportError:
@@ -43,7 +45,8 @@ def _explained(name: str) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # that of tokenizers, in Rust
             raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ValueError(f"transformers cannot load {name}: {reason}") from None
+        which = name if os.path.isdir(name) else f"{name}, which is neither a file nor a folder here, from the hub"
+        raise ValueError(f"transformers cannot load {which}: {reason}") from None
 
 
 def check_config(name: str, config: Any) -> None:

@@ -85,7 +85,7 @@ def _describe(checkpoint: dict[str, Any], old_n: int, path: Path) -> list[str]:
     if n > old_n:
         lines.append(f"positions {old_n + 1} to {n} start as copies of positions 1 to {old_n}; train them")
     if not path.with_name("dict.txt").is_file():
-        lines.append("without dict.txt and tokenizer, since INPUT has none; --dictionary adds them")
+        lines.append("without dict.txt and tokenizer, since INPUT has no dict.txt; --dictionary FILE adds both")
     if checkpoint.get("provenance", {}).get("imported", {}).get("lm_head", "imported") != "imported":
         lines.append("the encoder has no masked LM head; that of the checkpoint is new and untrained")
     implied = {field.name: field.default for field in fields(LinformerRobertaConfig)} | ARCHITECTURES.get(str(arch), {})

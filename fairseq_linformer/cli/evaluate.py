@@ -1,6 +1,7 @@
 """``fairseq-linformer evaluate``: scores, predictions and masked-LM perplexity."""
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,11 +13,13 @@ from .parsers import (
     add_device,
     add_tokenizer,
     add_truncation,
+    check_task_or_file,
     explicit_options,
     flag_of,
     tokenizer_files,
 )
 
+STDOUT = "-"
 Applicable = Mapping[str, Sequence[str]]
 """Options, by what they apply to."""
 _ROWS, _TEXT = ("predictions", "max_positions", "head", "dictionary", "labels"), ("stride", "truncation", "tokenizer")
@@ -59,7 +62,7 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--max-tokens", type=int, metavar="T", help="maximum tokens per batch (default: 8192, for perplexity 4096)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the scores to this file")
+    parser.add_argument("--json", metavar="FILE", help="also write the scores to this file, or -")
 
     rows = parser.add_argument_group("tasks and files")
     rows.add_argument("--source", metavar="hub|PATH", help="hub, or a folder with the official files (default: hub)")
@@ -91,22 +94,27 @@ def add_parser(commands) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> str | None:
+    if options.input:
+        check_task_or_file(options.input)  # before PyTorch is imported, which takes seconds
     from ..checkpoints.files import check_new_file, find_checkpoint
     from ..files import write_json
 
     if options.max_tokens is not None and options.max_tokens < 1:
         raise ValueError(f"--max-tokens must be at least 1, got {options.max_tokens}")
-    outputs = [Path(path) for path in (options.predictions, options.json) if path not in (None, "-")]
+    outputs = [path for path in (options.predictions, options.json) if path is not None]
     for path in outputs:
-        check_new_file(path)
-    if len(outputs) == 2 and outputs[0].resolve() == outputs[1].resolve():
+        if path != STDOUT:
+            check_new_file(path)
+    if len({Path(path).resolve() for path in outputs}) < len(outputs):
         raise ValueError(f"--json must be a file other than --predictions, got {options.json}")
     options.checkpoint = find_checkpoint(options.checkpoint)
     content, report = _compute_perplexity(options) if options.perplexity else _score_rows(options)
-    if options.json:
-        source = {"checkpoint": options.checkpoint, "on": options.input or options.perplexity}
-        write_json(options.json, {**source, **content})
-    if options.predictions != "-":
+    content = {"checkpoint": options.checkpoint, "on": options.input or options.perplexity, **content}
+    if options.json == STDOUT:
+        print(json.dumps(content, indent=1))
+    elif options.json:
+        write_json(options.json, content)
+    if STDOUT not in outputs:
         return report
     print(report, file=sys.stderr)
     return None
@@ -138,8 +146,7 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     name, split, truncated, total = options.input, options.split or "valid", options.stride is None, None
     kind = "a task" if name in TASKS else "a prepared folder" if is_prepared(name) else "a file"
     if kind == "a file" and name != STDIN and not Path(name).is_file():
-        known = ", ".join(TASKS)
-        raise ValueError(f"unknown task or file {name!r}; choose from {known}, a prepared folder or a file")
+        raise ValueError(f"{name} must be a file, or a folder that `prepare` wrote for a task")
     _check_options(options, INPUTS, kind, name)
     if kind == "a prepared folder" and not is_fairseq_checkpoint(options.checkpoint):
         tokens = f"{name} has fairseq's token IDs, which {options.checkpoint} cannot read"

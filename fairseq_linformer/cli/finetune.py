@@ -7,7 +7,16 @@ from pathlib import Path
 
 from ..data.task_sources import HELD_OUT_SHARE, TaskFiles, open_own
 from ..data.tasks import TASKS, Task
-from .parsers import add_columns, add_command, add_runs, add_tokenizer, add_truncation, reject_options, tokenizer_files
+from .parsers import (
+    add_columns,
+    add_command,
+    add_runs,
+    add_tokenizer,
+    add_truncation,
+    check_task_or_file,
+    reject_options,
+    tokenizer_files,
+)
 
 FILE_OPTIONS = ("valid", "text_column", "label_column")
 
@@ -24,7 +33,6 @@ def add_parser(commands) -> None:
         finetune sst-2 checkpoint_best.pt --grid --slurm --partition=gpu
         finetune sst-2 FacebookAI/roberta-base --data data/sst-2-roberta""",
         description="Rerun to resume. With --slurm any other --OPTION=VALUE is passed to sbatch.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "task",
@@ -88,6 +96,7 @@ def _list_of(kind: Callable) -> Callable[[str], list]:
 
 
 def _finetune(options: argparse.Namespace) -> str:
+    check_task_or_file(options.task)  # before PyTorch is imported, which takes seconds
     import torch
 
     from ..checkpoints.files import find_checkpoint, is_onnx_folder
@@ -97,7 +106,7 @@ def _finetune(options: argparse.Namespace) -> str:
 
     checkpoint = find_checkpoint(options.checkpoint)
     if is_onnx_folder(checkpoint):
-        raise ValueError(f"{checkpoint} is an ONNX folder, which cannot be trained; pass what it was exported from")
+        raise ValueError(f"{checkpoint} is an ONNX folder, which only runs; pass what it was exported from")
     task, source, label = _open_task(options)
     own_label = default_name(label, checkpoint)
     lrs, seeds = options.lr, options.seed or (recipe.GRID_SEEDS if options.grid else (recipe.SEED,))
@@ -131,7 +140,7 @@ def _finetune(options: argparse.Namespace) -> str:
     if options.dry_run:
         unfinished = len(recipes) - len(results)
         return f"{name}: valid; unfinished runs: {unfinished} of {len(recipes)}; nothing was written"
-    return "\n".join(_report(task, results, Path(options.runs) / name, recipes))
+    return "\n".join(_report(label, task, results, Path(options.runs) / name, recipes))
 
 
 def _open_task(options: argparse.Namespace) -> tuple[Task, str | TaskFiles, str]:
@@ -148,8 +157,6 @@ def _open_task(options: argparse.Namespace) -> tuple[Task, str | TaskFiles, str]
             raise ValueError(f"{given} does not say its task; pass it, with --data {given}")
         options.data = given
         return task, "hub", path.resolve().name
-    if not path.exists():
-        raise ValueError(f"unknown task or file {given!r}; choose from {', '.join(TASKS)}, a file or a folder")
     reject_options(options, ("source",), f"does not apply to {given}, whose rows are your own")
     task, files = open_own(path, options.valid, options.text_column or (), options.label_column)
     return task, files, path.resolve().name if path.is_dir() else path.stem
@@ -167,7 +174,7 @@ def _find_device(folder: Path) -> str | None:
     return None
 
 
-def _report(task, results, folder: Path, recipes) -> list[str]:
+def _report(data: str, task, results, folder: Path, recipes) -> list[str]:
     from ..evaluation.scores import warn_of_chance
     from ..training.ranking import format_headline, format_table, median_run, rank_settings
 
@@ -177,7 +184,7 @@ def _report(task, results, folder: Path, recipes) -> list[str]:
         folder /= recipes[results.index(result)].name
         lines = [*format_table(task, rank_settings(task, results)), f"median run, seed {result['recipe']['seed']}:"]
     for split, scores in result["splits"].items():
-        lines.append(f"{task.name} {split}: {', '.join(format_headline(task, result, split))}; {scores['rows']:,} rows")
+        lines.append(f"{data} {split}: {', '.join(format_headline(task, result, split))}; {scores['rows']:,} rows")
         lines += [f"{warning}; try another --lr, more epochs or more rows" for warning in warn_of_chance(scores)]
     epoch = "last" if task.valid_is_test else "best"
     return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]

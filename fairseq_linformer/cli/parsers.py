@@ -4,8 +4,10 @@ import argparse
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NoReturn
 
+from ..data.tasks import TASKS
 from ..data.tokenizer_files import TokenizerFiles, open_tokenizer_files
 from ..data.truncation import TRUNCATIONS
 
@@ -32,6 +34,22 @@ def reject_options(options: argparse.Namespace, names: Sequence[str], reason: st
         value = getattr(options, name)
         if value is not None and value is not False and value != []:
             raise ValueError(f"{flag_of(name)} {reason}")
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """
+    >>> suggest("sst2", ["sst-2", "qnli"]), suggest("nothing", ["sst-2", "qnli"])
+    (' (did you mean sst-2?)', '')
+    """
+    close = get_close_matches(word, known, 1, cutoff=0.7)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def check_task_or_file(name: str) -> None:
+    """Raise ValueError unless this is a task, a file, a folder, or - for standard input."""
+    if name not in (*TASKS, "-") and not Path(name).exists():
+        known = f"choose from {', '.join(TASKS)}, a file or a folder"
+        raise ValueError(f"unknown task or file {name!r}{suggest(name, TASKS)}; {known}")
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -63,8 +81,7 @@ class Parser(argparse.ArgumentParser):
             *(str(word) for action in self._actions for word in action.choices or ()),
         ]
         unknown = [word for word in re.findall(r"--[\w-]+|(?<=choice: ')[^']+", message) if word not in known]
-        close = get_close_matches(unknown[0], known, 1, cutoff=0.7) if unknown else []
-        hint = f" (did you mean {close[0]}?)" if close else ""
+        hint = suggest(unknown[0], known) if unknown else ""
         self.exit(2, f"{self.prog}: error: {message}{hint}; see {self.prog} --help\n")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
@@ -97,6 +114,7 @@ def add_command(commands: Any, name: str, help: str, examples: str, **options: A
         description=description,
         epilog=f"example{'s' if lines.count(chr(10)) else ''}:\n{lines}",
         formatter_class=HelpFormatter,
+        allow_abbrev=False,
         **options,
     )
     parser.set_defaults(parser=parser)

@@ -17,7 +17,6 @@ def add_parser(commands) -> None:
         submit --array figure-3a task.data=data/BIN --partition=gpu
         submit --array table-2 --tasks data --nodes 1 --ntasks-per-node 1 --dry-run""",
         description="Any other --OPTION=VALUE is passed to sbatch.",
-        allow_abbrev=False,
     )
     add_arguments(parser)
     add = parser.add_argument

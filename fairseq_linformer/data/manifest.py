@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..files import sha256, write_json
+from ..files import read_json, sha256, write_json
 from .sources import Source
 
 MANIFEST = "manifest.json"
@@ -18,6 +18,15 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {path.relative_to(folder).as_posix(): _describe(path) for path in paths}
     write_json(folder / MANIFEST, {**content, "files": files, "versions": library_versions()})
+
+
+def read_manifest(folder) -> dict[str, Any]:
+    """The manifest in a folder; empty if there is none. Raises ValueError if it is damaged."""
+    path = Path(folder) / MANIFEST
+    manifest = read_json(path) if path.is_file() else {}
+    if not isinstance(manifest, dict):
+        raise ValueError(f"{path} must be a dictionary")
+    return manifest
 
 
 def describe_source(source: Source) -> dict[str, Any]:

@@ -16,12 +16,9 @@ from torch import Tensor
 
 from ..checkpoints.files import ONNX_GRAPH, open_session
 from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
-from ..data.manifest import MANIFEST
 from ..data.task_sources import Columns
 from ..errors import silence_transformers
-from ..files import read_json
 
-"""The labels, next to a checkpoint."""
 MIN_POSITIONS = 5
 """The shortest pair of RoBERTa: <s> a </s></s> b, and of BERT: [CLS] a [SEP] b [SEP]."""
 OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "longformer", "mpnet")
@@ -35,6 +32,7 @@ class Classifier:
 
     Attributes:
         path: of the checkpoint or folder.
+        model: None for a graph.
         names: class names; empty for a regression head.
         max_positions: n.
         num_inputs: sentences per row, 1 or 2; None if unknown.
@@ -42,6 +40,7 @@ class Classifier:
     """
 
     path: Path
+    model: Any = None
     names: list[str]
     max_positions: int
     num_inputs: int | None = None
@@ -82,7 +81,7 @@ class TransformersClassifier(Classifier):
             key = min(info["missing_keys"])
             raise ValueError(f"{name} must have a trained classification head, but it has no {key}; finetune it first")
         self.model, config = model.to(self.device).eval(), model.config
-        self.names = _class_names(config, name)
+        self.names, self.columns = _class_names(config, name), _trained_columns(config)
         n = self._tokenizer.model_max_length
         if limit := getattr(config, "max_position_embeddings", None):
             n = min(n, limit - (config.pad_token_id + 1 if config.model_type in OFFSET_POSITIONS else 0))
@@ -120,7 +119,8 @@ class OnnxClassifier(TransformersClassifier):
         config = load_from_transformers(AutoConfig, str(folder))
         if not hasattr(config, "onnx") or config.architectures != ["LinformerForSequenceClassification"]:
             raise ValueError(f"{folder} must be an exported classifier; finetune the model before you export it")
-        self.names, self.max_positions = _class_names(config, folder), config.onnx["max_positions"]
+        self.names, self.columns = _class_names(config, folder), _trained_columns(config)
+        self.max_positions = config.onnx["max_positions"]
         self._tokenizer = load_from_transformers(PreTrainedTokenizerFast, str(folder), pad_token="<pad>")
         threads = int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())
         self._session = open_session(self.path / ONNX_GRAPH, threads)
@@ -142,10 +142,7 @@ def _class_names(config: Any, name) -> list[str]:
     return [] if is_score else [config.id2label[i] for i in range(config.num_labels)]
 
 
-def read_manifest(folder) -> dict[str, Any]:
-    """The manifest in a folder; empty if there is none. Raises ValueError if it is damaged."""
-    path = Path(folder) / MANIFEST
-    manifest = read_json(path) if path.is_file() else {}
-    if not isinstance(manifest, dict):
-        raise ValueError(f"{path} must be a dictionary")
-    return manifest
+def _trained_columns(config: Any) -> Columns | None:
+    """The columns of the user's own files that an exported model was trained on; None if it does not say."""
+    source = (getattr(config, "fairseq", None) or {}).get("columns")
+    return source and (tuple(source["text"]), source["label"])

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from ..data.manifest import read_manifest
 from ..data.tables import Row
 from ..data.task_sources import check_unusable, open_source, read_task_rows
 from ..data.tasks import OWN, TASKS, Task, own_task
 from ..data.tokenizer_files import DICTIONARY
-from .classifier import Classifier, Encoding, read_manifest
+from .classifier import Classifier, Encoding
 
 T = TypeVar("T")
 _CHUNK_ROWS = 1000

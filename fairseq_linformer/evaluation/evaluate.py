@@ -32,7 +32,8 @@ def evaluate(
         options: of ``predict``.
 
     Returns:
-        ``scores.Scores`` if rows have labels; ``classes``, the names, empty for regression; and ``throughput``.
+        ``scores.Scores`` if rows have labels; ``classes``, the names, empty for regression; ``throughput``; and the
+        number of ``parameters``, unless it is a graph.
     """
     throughput = Throughput()
     targets, outputs = array("d"), array("d")  # lists would need seven times the memory
@@ -54,13 +55,17 @@ def evaluate(
     elif targets:
         probabilities = np.reshape(outputs, (len(targets), -1))
         result = scores.score_classes(targets, probabilities, find_positive_class(classifier.names))
+    if classifier.model is not None:
+        result["parameters"] = sum(parameter.numel() for parameter in classifier.model.parameters())
     return {**result, "classes": classifier.names, "throughput": vars(throughput)}
 
 
 def format_report(result: dict[str, Any]) -> str:
     """The printed report of a result of ``evaluate``."""
     rows, tokens, seconds = (result["throughput"][key] for key in ("rows", "tokens", "seconds"))
-    lines = scores.format_scores(result, result["classes"]) if "scores" in result else ["no labels, so no scores"]
+    names, lines = result["classes"], ["no labels, so no scores"]
+    if "scores" in result:
+        lines = scores.format_scores(result, names, find_positive_class(names))
     totals = f"{rows:,} rows, {tokens:,} tokens in {seconds:.1f} s in the model"
     seconds = max(seconds, 1e-9)
     return "\n".join([*lines, "", f"{totals}: {rows / seconds:,.1f} rows/s, {tokens / seconds:,.0f} tokens/s"])

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from ..checkpoints.files import LABELS, find_companions, find_labels, get_cfg_section
 from ..checkpoints.models import build_model, open_checkpoint
+from ..data.manifest import read_manifest
 from ..data.tokenizer import Tokenizer, load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS, truncate
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary, read_dictionary, read_labels
 from ..models.shapes import EMBEDDINGS, PADDING_IDX, choose_head, max_positions
-from .classifier import Classifier, Encoding, read_manifest
+from .classifier import Classifier, Encoding
 from .encoded_rows import EncodedRow, build_target_lookup, check_split
 
 

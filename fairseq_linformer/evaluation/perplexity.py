@@ -45,7 +45,8 @@ def compute_perplexity(
     Returns:
         ``perplexity``, 2 to the power of ``bits``; ``bits``, the mean negative log2 probability of the true token per
         masked token; ``accuracy``, the share of the masked tokens that the model ranks first; ``masked`` and
-        ``tokens``, the number of predicted and of all tokens; ``positions``; and ``seconds`` spent in the model.
+        ``tokens``, the number of predicted and of all tokens; ``positions``; ``seconds`` spent in the model; and its
+        number of ``parameters``.
     """
     data = Path(data)
     state = open_checkpoint(checkpoint)
@@ -95,4 +96,5 @@ def compute_perplexity(
         "tokens": int(tokens),
         "positions": positions,
         "seconds": seconds,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }

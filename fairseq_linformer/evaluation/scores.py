@@ -30,7 +30,8 @@ def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 
     """Score class probabilities (N, C) against class indices ``targets`` (N,).
 
     For two classes F1 is that of class ``positive``, otherwise the mean over classes. The interval of accuracy is
-    Wilson's; those of F1 and Matthews' correlation are normal, with the standard error of the jackknife.
+    Wilson's; those of F1 and Matthews' correlation are normal, with the standard error of the jackknife. Constant
+    predictions have correlation 0, with the interval from -1 to 1.
     """
     targets, probabilities = np.asarray(targets, dtype=int), np.asarray(probabilities, dtype=np.float64)
     predictions, n, classes = probabilities.argmax(1), len(targets), range(probabilities.shape[1])
@@ -41,7 +42,8 @@ def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 
     labels = [positive] if len(classes) == 2 else classes
     f1 = partial(metrics.f1_score, labels=labels, average="macro", zero_division=0)
     scores["f1"] = _jackknife(f1, confusion, lowest=0)
-    scores["matthews"] = _jackknife(metrics.matthews_corrcoef, confusion, lowest=-1)
+    is_constant = np.ptp(predictions) == 0
+    scores["matthews"] = _score(0, (-1, 1)) if is_constant else _jackknife(metrics.matthews_corrcoef, confusion, -1)
     return {
         "rows": n,
         "scores": scores,
@@ -120,13 +122,19 @@ def warn_of_chance(scores: Scores) -> list[str]:
     return [f"warning: always predicting the most frequent label, with {100 * majority:.1f} %, may be as accurate"]
 
 
-def format_scores(scores: Scores, names: Sequence[str]) -> list[str]:
-    """Lines of the printed report."""
+def format_scores(scores: Scores, names: Sequence[str], positive: int = 1) -> list[str]:
+    """Lines of the printed report.
+
+    Args:
+        names: those of the classes; empty for regression.
+        positive: as for ``score_classes``.
+    """
+    f1 = "macro f1" if len(names) > 2 else f"f1 of {names[positive]}" if names else ""
     majority = f", {100 * scores['majority']:.1f} % of them with the most frequent label" if names else ""
     lines = [f"{scores['rows']:,} labeled rows{majority}"]
     for name, score in scores["scores"].items():
         value, low, high = format_values(name, score["value"], *score["interval"])
-        title = "macro f1" if name == "f1" and len(names) > 2 else name
+        title = f1 if name == "f1" else name
         interval = f"{100 * CONFIDENCE:.0f} % interval {low} to {high}"
         lines.append(f"{title:<10}{value:>9}{format_unit(name)}   {interval}")
     lines += warn_of_chance(scores)

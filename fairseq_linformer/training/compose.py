@@ -34,6 +34,9 @@ def split_config(config) -> tuple[Path, list[str]]:
 def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
     """Compose a configuration; ValueError in one sentence if a file, a key or a value is invalid."""
     base, choice = split_config(config)
+    for word in overrides:
+        if "=" not in word and not word.startswith("~"):
+            raise ValueError(f"an override must be KEY=VALUE or ~KEY, got {word}; commas separate values of an option")
     logging.getLogger("hydra").setLevel(logging.WARNING)
     _register_schema(base.stem)
     GlobalHydra.instance().clear()

@@ -5,19 +5,27 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints.files import LABELS
-from ..data.manifest import MANIFEST
+from ..data.manifest import MANIFEST, read_manifest
 from ..data.prepare_task import prepare_task
 from ..data.task_sources import TaskFiles, open_source
 from ..data.tasks import Task
 from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS
-from ..evaluation.classifier import read_manifest
 from ..evaluation.encoded_rows import is_prepared
 from ..files import check_data_path
 from ..models.datasets import check_dataset
 from ..models.dictionaries import check_dictionary
 from .initial_checkpoint import InitialCheckpoint
+
+
+def find_tokenizer(checkpoint: InitialCheckpoint, tokenizer: TokenizerFiles | None) -> TokenizerFiles:
+    """The files of ``tokenizer``, or those next to the checkpoint; ValueError if there are none."""
+    if not (files := tokenizer or find_tokenizer_files(checkpoint.companions)):
+        raise ValueError(
+            f"there is no tokenizer next to {checkpoint.original}; pass that of its pretraining with --tokenizer"
+        )
+    return files
 
 
 def prepare_data(
@@ -39,13 +47,8 @@ def prepare_data(
     check_data_path(folder, "--data")
     pretrained = checkpoint.companions
     if not is_prepared(folder):
-        files = tokenizer or find_tokenizer_files(pretrained)
-        if not files:
-            raise ValueError(
-                f"there is no tokenizer next to {checkpoint.original}; pass that of its pretraining with --tokenizer"
-            )
         dictionary = pretrained / DICTIONARY
-        encoder = load_tokenizer(files, dictionary if dictionary.is_file() else None)
+        encoder = load_tokenizer(find_tokenizer(checkpoint, tokenizer), dictionary if dictionary.is_file() else None)
         how = truncation or TRUNCATIONS[0]
         files_of_task = source if isinstance(source, TaskFiles) else open_source(task, source)
         prepare_task(task, folder, files_of_task, encoder, checkpoint.max_positions, how)
@@ -76,7 +79,7 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
     if positions > n or (positions < n and truncated):
         raise ValueError(
             f"{folder} was prepared for n = {positions} and has {truncated:,} truncated rows, but the model has "
-            f"n = {n}; prepare the task in another folder"
+            f"n = {n}; pass another --data to prepare them again, or --max-positions {positions}"
         )
     return manifest
 

@@ -24,7 +24,7 @@ from ..files import check_can_be_written, read_json, write_json
 from ..models.datasets import open_dataset
 from . import local, slurm
 from .compose import compose_config
-from .data import copy_companions, describe_data, prepare_data
+from .data import copy_companions, describe_data, find_tokenizer, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
 from .job import TrainingJob
 from .recipe import CONFIG, Recipe, run_names
@@ -105,19 +105,23 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
 def submit(job: FinetuningJob, sbatch_options: Sequence[str] = (), dry_run: bool = False) -> str:
     """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them."""
     _, trainings = open_job(job, dry_run)
+    if not trainings:
+        raise ValueError(f"{job.data} is not prepared, and --dry-run writes nothing; run `fairseq-linformer prepare`")
     options = [*slurm.layout(1, 1, job.device), *sbatch_options]
     return slurm.submit(trainings, options, "finetune-" + job.name.replace("/", "-"), dry_run)
 
 
 def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
-    """Open the checkpoint, prepare the data, and build the training of each recipe."""
+    """Open the checkpoint, prepare the data, and build the training of each recipe; a dry run has none before the data
+    are prepared."""
     check_can_be_written(job.runs)
     data = Path(job.data)
-    if dry_run and not is_prepared(data):
-        raise ValueError(f"{data} is not prepared, and --dry-run writes nothing; run `fairseq-linformer prepare` first")
     checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, job.max_positions, dry_run)
     if not is_prepared(data):  # preparing may take an hour, so wrong overrides are rejected first
         compose_config(str(CONFIG), build_trainings(job, checkpoint, rows=1)[0].overrides)
+        find_tokenizer(checkpoint, job.tokenizer)
+        if dry_run:
+            return checkpoint, []
     prepare_data(job.task, data, checkpoint, job.source, job.tokenizer, job.truncation)
     print(f"{data}: {describe_data(data)}", file=sys.stderr)
     return checkpoint, build_trainings(job, checkpoint, len(open_dataset(data / "input0" / "train")))

@@ -36,10 +36,14 @@ def train(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
     check_run_folder(job, ignore)
     if (job.folder / DONE).exists():
         return
-    last_line = ""
+    last, last_line, stopped = job.folder / CHECKPOINTS / LAST, "", False
+    if last.exists():
+        print(f"{job.name}: resuming from {last}", file=sys.stderr)
     worker = start_worker(job)
 
     def forward(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
         worker.send_signal(signal.SIGTERM)  # the worker finishes its update, saves and exits
 
     updates = job.cfg.optimization.max_update or job.cfg.lr_scheduler.total_num_update
@@ -50,10 +54,11 @@ def train(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
                 last_line = line.strip() or last_line
                 show_progress(bar, line)
         status = worker.wait()
-    if status == STOPPED:
+    # While it starts, signals end it.
+    if status == STOPPED or (stopped and status in (-signal.SIGTERM, -signal.SIGINT)):
+        print(f"{job.name}: stopped by a signal; rerun the command to resume", file=sys.stderr)
         raise KeyboardInterrupt
     if status != 0:
-        last = job.folder / CHECKPOINTS / LAST
         saved = f"the last checkpoint is {last}" if last.exists() else "no checkpoint was saved"
         failure, path = last_line[:300] or f"status {status}", job.folder / LOGS / LOG
         log = f"; the log is {path}" if path.exists() else ""

@@ -115,8 +115,8 @@ CASES: list[Case] = [
     *section(
         "finetune",
         "",
-        """
-        sst-3 mlm/model.pt -> unknown task or file 'sst-3'; choose from sst-2.* a file
+        r"""
+        sst-3 mlm/model.pt -> unknown task or file 'sst-3' \(did you mean sst-2\?\); choose from sst-2.* a file
         bad/folder mlm/model.pt -> bad/folder must be a folder that `prepare` wrote, or have .* train.tsv, train.csv
         bad/empty.csv mlm/model.pt -> empty.csv has no rows
         rows.tsv mlm/model.pt -> rows.tsv has only 2 rows.*--valid
@@ -127,7 +127,9 @@ CASES: list[Case] = [
         sst-2 data -> data has neither a checkpoint nor .*config.json; it is prepared data
         sst-2 bad/grid -> bad/grid has neither .*; choose one of its runs, such as bad/grid/lr1e-05-batch32-seed1
         sst-2 mlm/model.pt --data task --source glue --lr nan -> --lr must .*nan
-        sst-2 mlm/model.pt --data task --source glue --dry-run -> task is not prepared, and --dry-run writes nothing
+        sst-2 mlm/model.pt --data task --source glue --dry-run --slurm -> task is not prepared, and --dry-run writes
+        sst-2 mlm/model.pt --seed 1 2 -> an override must be KEY=VALUE or ~KEY, got 2
+        sst-2 bad/onnx -> onnx is an ONNX folder, which only runs
         sst-2 mlm/model.pt --data task --source glue --batch 3 -> unrecognized arguments: --batch
         sst-2 mlm/model.pt --data task --source glue common.seed=5 -> common.seed=5 cannot be overridden: TASK
         sst-2 bad/bare/model.pt --data task --source glue -> bare/model.pt.*--tokenizer
@@ -207,6 +209,8 @@ CASES: list[Case] = [
         """
         nowhere.pt out -> nowhere.pt is not a file
         ./nowhere out -> ./nowhere is not a folder
+        bad/nowhere out -> bad/nowhere is not a folder, nor a name on the hub
+        bad/onnx out -> bad/onnx is an ONNX folder, which only runs
         rob/model.pt bad/full -> bad/full must be a new or empty folder
         rob/model.pt text.txt/out -> text.txt is not a folder
         rob/model.pt out --projected-dim 33 -> projected_dim must .*33

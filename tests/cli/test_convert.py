@@ -26,7 +26,7 @@ def test_output_for_roberta(folder, tmp_path, capsys):
     convert(folder / "roberta" / "checkpoint_last.pt", tmp_path / "out", *options)
     assert capsys.readouterr().out == (
         f"{tmp_path / 'out' / 'model.pt'}: n = 16, k = 8,4, local window = 3\n"
-        "without dict.txt and tokenizer, since INPUT has none; --dictionary adds them\n"
+        "without dict.txt and tokenizer, since INPUT has no dict.txt; --dictionary FILE adds both\n"
         "fairseq-train: --arch linformer_roberta --encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 "
         "--encoder-attention-heads 2 --sharing key-value --max-positions 16 --projected-dim 8,4 --local-window 3\n"
     )

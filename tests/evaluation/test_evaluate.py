@@ -127,7 +127,7 @@ def test_labeled_rows_need_little_memory(classes, monkeypatch):
                 held[i + 1] = tracemalloc.get_traced_memory()[0]
 
     monkeypatch.setattr(evaluate_module, "predict", predict)
-    classifier = SimpleNamespace(names=["no", "yes"][:classes], is_score=not classes)
+    classifier = SimpleNamespace(names=["no", "yes"][:classes], is_score=not classes, model=None)
     tracemalloc.start()
     try:
         result = evaluate_module.evaluate(classifier, iter(()))

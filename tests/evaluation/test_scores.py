@@ -100,7 +100,7 @@ def test_scores_have_no_warning_of_chance():
 
 def test_unused_class_has_f1_0():
     result = score_classes([0, 0], np.eye(3)[[0, 0]])["scores"]
-    assert result["matthews"] == {"value": 0, "interval": [0, 0]}
+    assert result["matthews"] == {"value": 0, "interval": [-1, 1]}
     assert result["f1"]["value"] == pytest.approx(1 / 3)
 
 
@@ -124,7 +124,9 @@ def test_constant_predictions_have_correlation_0():
     assert score_regression([1, 2, 3], [2, 2, 2])["scores"]["spearman"] == {"value": 0, "interval": [-1, 1]}
 
 
-@pytest.mark.parametrize("names, title", [(["bad", "good"], "f1 0.6667"), (["bad", "good", "best"], "macro f1 0.4889")])
+@pytest.mark.parametrize(
+    "names, title", [(["bad", "good"], "f1 of good 0.6667"), (["bad", "good", "best"], "macro f1 0.4889")]
+)
 def test_report_has_all_scores(names, title):
     probabilities = np.pad(PROBABILITIES, ((0, 0), (0, len(names) - 2)))
     report = " ".join(" ".join(format_scores(score_classes(TARGETS, probabilities), names)).split())

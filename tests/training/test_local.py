@@ -51,6 +51,18 @@ def test_signal_is_forwarded_and_the_worker_awaited(number, train):
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == handlers
 
 
+def test_signal_before_the_worker_handles_it(train, tmp_path, capsys):
+    """A resumed run says so, and a worker that is still starting is not a failure."""
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/checkpoint_last.pt").touch()
+    with pytest.raises(KeyboardInterrupt):
+        train(f"import os, signal; os.kill(os.getppid(), {int(signal.SIGINT)}); signal.pause()")
+    resumed, stopped = capsys.readouterr().err.splitlines()
+    assert (
+        resumed.startswith("run: resuming from ") and stopped == "run: stopped by a signal; rerun the command to resume"
+    )
+
+
 def log_line(split, **stats):
     return f"2026-01-01 00:00:00 | INFO | {split} | {json.dumps({key: str(value) for key, value in stats.items()})}"
 

@@ -36,7 +36,7 @@ def test_finetuned_and_evaluated(masked_lm, pieces, tmp_path, capsys):
     options = ["--runs", tmp_path / "runs", "--device", "cpu", *SHORT]
     output = run("finetune", *files, *columns, *options, "--name", "cats")
     result = json.loads((tmp_path / "runs/cats/result.json").read_text())
-    assert result["task"] == "own" and "own valid: accuracy" in output
+    assert result["task"] == "own" and "train valid: accuracy" in output
     assert result["splits"]["valid"]["classes"] == ["cat", "dog", "neither"]
     accuracy = f"{100 * result['splits']['valid']['scores']['accuracy']['value']:.2f} %"
     best = tmp_path / "runs/cats/checkpoints/checkpoint_best.pt"
@@ -44,12 +44,14 @@ def test_finetuned_and_evaluated(masked_lm, pieces, tmp_path, capsys):
     assert accuracy in run("evaluate", tmp_path / "runs/cats", paths[1], "--device", "cpu")  # with the same columns
     run("export", tmp_path / "runs/cats", tmp_path / "hf")
     assert json.loads((tmp_path / "hf/config.json").read_text())["id2label"] == {"0": "cat", "1": "dog", "2": "neither"}
+    assert accuracy in run("evaluate", tmp_path / "hf", paths[1], "--device", "cpu")
     assert accuracy in run("evaluate", best, paths[1], *columns, "--device", "cpu")
 
     model = ["--tokenizer", pieces / "sentencepiece.bpe.model"]
     run("prepare", "own", tmp_path / "same", *words(*paths, ["first"]), *model, "--max-positions", 16)
     assert bins(tmp_path / "same") == bins(tmp_path / "data")
-    assert run("finetune", tmp_path / "data", checkpoint, *options, "--name", "cats") == output
+    again = run("finetune", tmp_path / "data", checkpoint, *options, "--name", "cats")
+    assert again == output.replace("train valid", "data valid")
     fails("task.num_classes=2 cannot be overridden", "finetune", tmp_path / "data", checkpoint, "task.num_classes=2")
     write(paths[1], rows[1::2])
     fails("data was prepared from other files or columns", "finetune", *files, *columns, *options, "--name", "cats")
@@ -61,7 +63,10 @@ def test_a_file_without_options(masked_lm, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     texts = {f"{text} {word}": label for text, label in ROWS for word in ("cat", "dog", "mat", "the")}
     Path("pets.csv").write_text("text,label\n" + "".join(f"{text},{'cd'[label]}\n" for text, label in texts.items()))
-    main(["finetune", "pets.csv", str(masked_lm / "checkpoint_last.pt"), "--device", "cpu", *map(str, SHORT)])
+    command = ["finetune", "pets.csv", str(masked_lm / "checkpoint_last.pt"), "--device", "cpu", *map(str, SHORT)]
+    main([*command, "--dry-run"])
+    assert "valid; unfinished runs: 1 of 1" in capsys.readouterr().out and not Path("data").exists()
+    main(command)
     output = capsys.readouterr()
     name = f"pets-{masked_lm.name}"
     counts = [len(MMapIndexedDataset(f"data/{name}/input0/{split}")) for split in ("train", "valid")]
@@ -72,4 +77,4 @@ def test_a_file_without_options(masked_lm, tmp_path, monkeypatch, capsys):
     assert "learning rate for a width of 16: 0.0005" in output.err
     result = json.loads(Path(f"runs/finetune/{name}/result.json").read_text())
     assert result["recipe"]["lr"] == 5e-4 and result["splits"]["valid"]["rows"] == counts[1]
-    assert "own valid: accuracy" in output.out and "warning: always predicting" in output.out
+    assert "pets valid: accuracy" in output.out and "warning: always predicting" in output.out
