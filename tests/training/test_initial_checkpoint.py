@@ -92,7 +92,7 @@ def test_width_of_all_kinds_of_checkpoints(masked_lm, masked_lm_folder, tmp_path
 def test_an_onnx_folder_is_not_trained(tmp_path):
     for name in ("model.onnx", "config.json"):
         (tmp_path / name).touch()
-    with pytest.raises(SystemExit, match="is an ONNX folder, which cannot be trained"):
+    with pytest.raises(SystemExit, match="is an ONNX folder, which only runs"):
         main(["finetune", "sst-2", str(tmp_path)])
 
 
