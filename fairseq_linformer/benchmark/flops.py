@@ -1,5 +1,6 @@
 """Operations of a step, counted on PyTorch's meta device, whose tensors have shapes but no memory and no values."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.hooks import RemovableHandle
 
 
 def count_flops(run: Callable[[], object]) -> int:
@@ -21,6 +23,9 @@ def count_flops(run: Callable[[], object]) -> int:
     with FlopCounterMode(display=False) as counter:
         run()
     return counter.get_total_flops()
+
+
+_HOOKS = (Tensor.register_hook, Tensor.register_post_accumulate_grad_hook)
 
 
 class AssumedValues(TorchFunctionMode):
@@ -40,6 +45,8 @@ class AssumedValues(TorchFunctionMode):
             return self._masked(args[0])
         if func is Tensor.cpu:  # where fairseq draws the weights
             return args[0]
+        if func in _HOOKS and not args[0].requires_grad:  # MemTracker hooks frozen parameters, too
+            return RemovableHandle(OrderedDict())
         if func is Tensor.__getitem__:
             first, *others = args[1] if isinstance(args[1], tuple) else (args[1],)
             if isinstance(first, Tensor) and first.dtype is torch.bool:

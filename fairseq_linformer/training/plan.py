@@ -28,6 +28,7 @@ from ..benchmark.flops import count_flops, gpu_kernels
 from ..benchmark.gpus import GIB, Gpu
 from ..benchmark.memory import DTYPES, default_dtype
 from ..models.stub_task import VOCAB_SIZE, StubTask
+from ..projected_dim import format_projected_dim
 from .compose import compose_config
 
 SUPPORTED = {
@@ -97,7 +98,7 @@ class PlannedRun:
         self.layers: int = model.args.encoder_layers
         shape = getattr(model.encoder.sentence_encoder, "config", None)
         self.kind = f"n{self.n}-" + (f"k{shape.projected_dim}-{shape.sharing}" if shape else "roberta")
-        self.has_equal_layers = shape is None or all(dim == shape.projected_dims[0] for dim in shape.projected_dims)
+        self.dims = shape.projected_dims if shape else []
 
     def memory(self, sequences: int, recomputed: bool, gpus: int) -> Memory:
         """Memory of a micro-batch when the gradients of an earlier one exist, with activations stored or recomputed."""
@@ -113,7 +114,7 @@ class PlannedRun:
 
     def _at_full_depth(self, measure: Callable[[int], Sequence[int]]) -> list[int]:
         """What ``measure`` finds for all layers; it is linear in their number if they have the same k."""
-        if self.layers <= 3 or not self.has_equal_layers:
+        if self.layers <= 3 or len({*self.dims}) > 1:
             return list(measure(self.layers))
         return [two + (self.layers - 2) * (three - two) for two, three in zip(measure(2), measure(3))]
 
@@ -153,6 +154,8 @@ class PlannedRun:
             options.checkpoint_activations, options.compile = recomputed, False
             if layers is not None:
                 options.encoder_layers = layers
+                if self.dims:
+                    options.projected_dim = format_projected_dim(self.dims[:layers])
         with default_dtype(self.dtype):
             return build_model(options, StubTask(VOCAB_SIZE, self.n)).train()
 

@@ -52,6 +52,17 @@ def test_operations_of_a_linformer():
 
 
 @pytest.mark.slow
+def test_unequal_heads_and_frozen_projections():
+    """Layers with the same heads are measured as two and three of them; the order of heads costs nothing."""
+    small = [*SMALL, "+model.encoder_layers=4", "model.sharing=none"]
+    small.remove("+model.encoder_layers=1")
+    equal, swapped = (PlannedRun(BASE, [*small, f"model.projected_dim='{k}'"]) for k in ("6/2x4", "6/2x3,2/6"))
+    assert equal.operations() == swapped.operations() and equal.parameters == swapped.parameters
+    frozen = PlannedRun(BASE, [*small, "model.projected_dim=4", "+model.freeze_projections=true"])
+    assert frozen.memory(1, False, 1).gradients < equal.memory(1, False, 1).gradients
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("model, recomputed", [("+run=n512-k128-headwise", True), ("+run=n512-roberta", False)])
 def test_memory_of_a_real_step(model, recomputed):
     """In single precision and without dropout, a CPU runs the kernels of a GPU, as far as memory is concerned. All
