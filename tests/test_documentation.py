@@ -107,6 +107,19 @@ def run_line(line: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("page", ["conversion", "recipes"])
+def test_python_of_a_page(page, tmp_path, monkeypatch):
+    """Each block stands alone, on exports of a tiny encoder."""
+    monkeypatch.chdir(tmp_path)
+    save_encoder(tmp_path / "bert", "bert", True)
+    main(["convert", "bert", "linformer"])
+    for words in (["hf-base"], ["embedder", "--pooling", "mean"], ["onnx-sst-2", "--onnx"]):
+        main(["export", "linformer/model.pt", *words])
+    for block in blocks((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"), "python"):
+        exec(block, {})
+
+
+@pytest.mark.slow
 def test_readme(demo, capfd):
     """Run all commands and code of the README in order, then the Python code of docs/pretraining.md. The demo's
     classifier is one that was finetuned for an epoch."""
