@@ -225,20 +225,6 @@ def test_files_next_to_the_checkpoint_are_copied(train_linformer, mlm_data, tmp_
     assert (tmp_path / "other" / "dict.txt").read_bytes() == Path(mlm_data, "dict.txt").read_bytes()
 
 
-@pytest.mark.parametrize(
-    "options, named",
-    [
-        ({"projected_dim": 17}, "projected_dim .* got 17"),
-        ({"projected_dim": "4x3"}, "projected_dim .* '4x3'"),
-        ({"arch": "roberta", "max_positions": 8}, "--arch has no effect with a Linformer"),
-    ],
-)
-def test_rejections_of_a_linformer(train_linformer, tmp_path, options, named):
-    with pytest.raises(ValueError, match=named):
-        convert(train_linformer("headwise", "linear", 8), tmp_path / "out", **options)
-    assert not (tmp_path / "out").exists()
-
-
 def test_random_projections_are_not_resized(train_linformer):
     with pytest.raises(ValueError, match="random projections cannot be resized"):
         resize(read_checkpoint(train_linformer("headwise", "random", 8)), 32)

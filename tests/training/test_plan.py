@@ -124,20 +124,3 @@ def test_page_has_the_output_of_the_command(capsys):
     main(command.split()[1:])
     printed = capsys.readouterr().out.strip().splitlines()
     assert [line[4:] for line in shown[: len(printed)]] == printed
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["common.fp16=false", "common.bf16=true"], ("v100-16gb", "bf16")),
-        (["common.amp=true"], ("common.amp", "True")),
-        (["model._name=bart_base"], ("bart_base",)),
-        (["+model.encoder_layerdrop=0.1"], ("model.encoder_layerdrop", "0.1")),
-        (["distributed_training.ddp_backend=slowmo"], ("distributed_training.ddp_backend", "slowmo")),
-    ],
-)
-def test_options_that_are_not_covered(arguments, words):
-    with pytest.raises(SystemExit) as end:
-        main(["plan", str(BASE), *arguments])
-    assert isinstance(end.value.code, str) and "\n" not in end.value.code
-    assert all(word in end.value.code for word in words)
