@@ -93,27 +93,6 @@ def test_parameter_names_are_robertas_plus_projections():
     assert all(ours[key].shape == theirs[key].shape for key in ours.keys() & theirs.keys())
 
 
-@pytest.mark.parametrize("prenorm", [False, True])
-def test_identity_projections_give_roberta(prenorm):
-    """Same weights, k = n, window averages of one position: features and logits equal fairseq's RoBERTa."""
-    task = Task()
-    theirs = build_roberta(task, encoder_normalize_before=prenorm).eval()
-    for p in theirs.parameters():
-        torch.nn.init.normal_(p, std=0.3)
-    ours = build(task, projected_dim=16, encoder_normalize_before=prenorm).eval()
-    missing = torch.nn.Module.load_state_dict(ours, theirs.state_dict(), strict=False)
-    assert all(".E." in key or ".F." in key for key in missing.missing_keys)
-    batch = tokens(16, 9, 1)
-    real = batch.ne(1)
-    torch.testing.assert_close(
-        ours(batch, features_only=True)[0][real], theirs(batch, features_only=True)[0][real], rtol=0, atol=2e-5
-    )
-    hiddens, their_hiddens = (m(batch, return_all_hiddens=True)[1]["inner_states"] for m in (ours, theirs))
-    assert len(hiddens) == len(their_hiddens) == 3
-    for ours_, theirs_ in zip(hiddens, their_hiddens):
-        torch.testing.assert_close(ours_.transpose(0, 1)[real], theirs_.transpose(0, 1)[real], rtol=0, atol=2e-5)
-
-
 @pytest.mark.parametrize("sharing", SHARING)
 @pytest.mark.parametrize("prenorm", [False, True])
 def test_masked_positions_give_the_same_logits(sharing, prenorm):
@@ -155,15 +134,11 @@ def test_classification_head_reads_only_the_first_position():
 
 
 OPTIONS = {
-    "prenorm": dict(encoder_normalize_before=True),
-    "no embedding norm": dict(layernorm_embedding=False),
     "layer drop": dict(encoder_layerdrop=0.5),
     "quantisation noise": dict(quant_noise_pq=0.1, quant_noise_pq_block_size=8),
-    "untied": dict(untie_weights_roberta=True),
     "checkpointing": dict(checkpoint_activations=True),
     "offloading": dict(offload_activations=True),
     "frozen": dict(freeze_projections=True),
-    "relu": dict(activation_fn="relu", pooler_activation_fn="relu"),
 }
 CASES = [(name, "none") for name in OPTIONS] + [(name, "layerwise") for name in ("checkpointing", "quantisation noise")]
 
