@@ -1,4 +1,4 @@
-"""A configuration that ``fairseq-hydra-train`` trains with overrides; ``tests/bad_input`` has those that are rejected."""
+"""``fairseq-hydra-train`` trains a run of configs with overrides; tests/bad_input has rejected configurations."""
 
 import pytest
 
