@@ -20,6 +20,8 @@ import pytest
 from fairseq_linformer.data.sentencepiece_model import train_model
 from fairseq_linformer.machine import process_bytes
 
+from .evaluation.labeled_rows import NAMES
+
 ROOT = Path(__file__).parents[1]
 ROWS, TEXT_BYTES = 1_000_000, 2_000_000_000
 POINTS = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -96,7 +98,7 @@ def test_evaluate(share, classifier, pieces, tmp_path):
     with open(tmp_path / "rows.tsv", "w") as file:
         file.write("sentence\tlabel\n")
         for i in range(rows):
-            file.write(f"{' '.join(random_words.choices(words, k=2 + i % 7))}\t{i % 2}\n")
+            file.write(f"{' '.join(random_words.choices(words, k=2 + i % 7))}\t{NAMES[i % 2]}\n")
     out = tmp_path / "predictions.tsv"
     options = ("--labels", pieces / "label/dict.txt", "--predictions", out, "--device", "cpu")
     command = Command(
