@@ -53,6 +53,7 @@ def test_label_column_is_inferred_and_reported(tmp_path, capsys):
         ("a.tsv", b"text\na\n", {"label": "gold"}, "gold.*text"),
         ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": "b"}\n', {}, "a.jsonl:2.*no label"),
         ("a.tsv", b"text\tsentence\tlabel\na\tb\t1\n", {}, "sentence and in text.*--text-column"),
+        ("a.jsonl", b"[" * 100_000, {}, "a.jsonl:1.*JSON"),
         ("a.tsv", b"sentence1\tsentence2\na\tb\n", {"inputs": 1}, "--text-column.*sentence1, sentence2"),
         ("a.tsv", b"x\ty\na\tb\n", {"texts": ("x", "y"), "inputs": 1}, "must be 1 .*x, y"),
         ("a.tsv", b"a\n1\n", {"texts": ("a", "a", "a")}, "--text-column.*a, a, a"),

@@ -126,19 +126,6 @@ def small(**changes) -> LinformerPreTrainedConfig:
     return LinformerPreTrainedConfig(**{**sizes, **changes})
 
 
-def test_attention_mask_is_padding():
-    model = LinformerForMaskedLM(small()).eval()
-    other = TOKENS.clone()
-    other[1, 4:] = 20  # ordinary tokens where the mask says padding
-    with torch.no_grad():
-        padded = model(TOKENS).logits[1, :4]
-        torch.testing.assert_close(model(other, attention_mask=TOKENS.ne(1)).logits[1, :4], padded, **CLOSE)
-        assert not torch.allclose(model(other).logits[1, :4], padded, rtol=0, atol=1e-5)
-        embeddings = model.get_input_embeddings()(other)
-        given = model(inputs_embeds=embeddings, attention_mask=TOKENS.ne(1)).logits
-        torch.testing.assert_close(given[1, :4], padded, **CLOSE)
-
-
 def test_losses_and_tuples():
     tokens, labels = TOKENS[:1], torch.full((1, 8), -100)
     labels[0, 3] = 11

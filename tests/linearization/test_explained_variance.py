@@ -6,16 +6,12 @@ import torch
 from fairseq_linformer.linearization.explained_variance import ExplainedVariance
 
 
-def random_states(layers, sentences, n, width, generator):
-    return [torch.randn(sentences, n, width, generator=generator) for _ in range(layers)]
-
-
 def test_explained_variance():
     generator = torch.Generator().manual_seed(0)
     measured = ExplainedVariance(3, 4)
     rows = []
     for sentences in (2, 5):
-        theirs = random_states(3, sentences, 6, 4, generator)
+        theirs = [torch.randn(sentences, 6, 4, generator=generator) for _ in range(3)]
         ours = [
             theirs[0],
             torch.zeros_like(theirs[1]),
