@@ -71,14 +71,6 @@ def test_onnx(masked_lm, disk):
     assert f"'{disk}/out'" in rejected(words) and contents(disk) == {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-def test_task(seed, glue, pieces, disk):
-    fill_at_random(disk, seed, 28)
-    words = ["--source", glue, "--tokenizer", pieces / "sentencepiece.bpe.model"]
-    assert str(disk / "out") in rejected(["prepare", "sst-2", disk / "out", *words]) and contents(disk) == {}
-
-
 @pytest.fixture
 def corpus_words(tmp_path):
     text = write_text(tmp_path / "text.txt", build_documents(100))

@@ -1,11 +1,10 @@
 """Memory of commands on large inputs: `evaluate` on 1,000,000 rows and `prepare pretraining` on 2 GB of text.
 
 LARGE_SHARE=0.01 runs both at 1 % of these sizes. The test samples the memory of each command and its child processes,
-which must stay flat after the first tenth of the output. It prints the summaries and writes them to build/large_inputs.
-At full size it needs 8 GB of disk space in pytest's ``--basetemp``.
+which must stay flat after the first tenth of the output. At full size it needs 8 GB of disk space in pytest's
+``--basetemp``.
 """
 
-import json
 import os
 import random
 import shutil
@@ -21,8 +20,9 @@ import pytest
 from fairseq_linformer.data.sentencepiece_model import train_model
 from fairseq_linformer.machine import process_bytes
 
+from .evaluation.labeled_rows import NAMES
+
 ROOT = Path(__file__).parents[1]
-BUILD = ROOT / "build/large_inputs"
 ROWS, TEXT_BYTES = 1_000_000, 2_000_000_000
 POINTS = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 """Shares of the output at which memory is reported."""
@@ -48,66 +48,37 @@ def family(pid: int) -> list[int]:
         return []
 
 
-def memory(pids: list[int], field: str) -> int:
-    return sum(process_bytes(field, pid) or 0 for pid in pids)
-
-
 class Command:
-    """Runs ``fairseq-linformer`` and samples its memory while each phase writes its output.
+    """Runs ``fairseq-linformer`` and samples its private memory while each phase writes its output.
 
     Args:
         phases: a function per phase that returns the bytes of its output so far.
+
+    Attributes:
+        samples: (bytes of output, bytes of memory) by phase.
     """
 
     def __init__(self, phases: dict[str, Callable[[], int]], *words):
-        self.samples: dict[str, list[tuple[int, int, int]]] = {name: [] for name in phases}
-        start = time.monotonic()
+        self.samples: dict[str, list[tuple[int, int]]] = {name: [] for name in phases}
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "fairseq_linformer.cli", *map(str, words)]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        self.peak, self.start_seconds = 0, 0.0
         while process.poll() is None:
-            pids = family(process.pid)
-            resident, private = memory(pids, "VmRSS"), memory(pids, "RssAnon")
-            self.peak = max(self.peak, resident)
+            memory = sum(process_bytes("RssAnon", pid) or 0 for pid in family(process.pid))
             for name, output in phases.items():
-                if private and (size := output()):
-                    self.start_seconds = self.start_seconds or time.monotonic() - start
-                    self.samples[name].append((size, resident, private))
+                if memory and (size := output()):
+                    self.samples[name].append((size, memory))
             time.sleep(SECONDS)
         assert process.returncode == 0
-        self.seconds = time.monotonic() - start
         self.output = process.communicate()[0]
 
-    def points(self, phase: str, total: int, unit: str) -> list[dict]:
-        """Memory when the phase had written these shares of its output, of ``total`` rows or bytes of the input."""
-        samples = self.samples[phase]
-        final = max(size for size, _, _ in samples)
-        found = [next(sample for sample in samples if sample[0] >= share * final) for share in POINTS]
-        return [
-            {unit: round(total * size / final), "resident": resident, "anonymous": private}
-            for size, resident, private in found
-        ]
-
-    def summarize(self, name: str, share: float, total: int, unit: str) -> dict:
-        """Print and store what was measured."""
-        summary = {
-            unit: total,
-            "seconds": round(self.seconds, 1),
-            "seconds until the first output": round(self.start_seconds, 1),
-            "predicted seconds of the whole": round(self.start_seconds + (self.seconds - self.start_seconds) / share),
-            "peak of resident memory": self.peak,
-            **{phase: self.points(phase, total, unit) for phase in self.samples},
-        }
-        BUILD.mkdir(parents=True, exist_ok=True)
-        (BUILD / f"{name}.json").write_text(json.dumps(summary, indent=1))
-        print(name, json.dumps(summary, indent=1))
-        return summary
-
-
-def check_flat(points: list[dict]) -> None:
-    first = points[0]["anonymous"]
-    assert max(point["anonymous"] for point in points) <= MAX_GROWTH * first, points
+    def check_flat(self) -> None:
+        """Memory stays flat after the first tenth of the output of each phase; it is printed at some points."""
+        for phase, samples in self.samples.items():
+            final = max(size for size, _ in samples)
+            found = [next(memory for size, memory in samples if size >= share * final) for share in POINTS]
+            print(phase, {f"{share:.0%}": f"{memory / 2**20:.0f} MiB" for share, memory in zip(POINTS, found)})
+            assert max(found) <= MAX_GROWTH * found[0], phase
 
 
 def sizes(folder: Path, pattern: str) -> int:
@@ -127,18 +98,17 @@ def test_evaluate(share, classifier, pieces, tmp_path):
     with open(tmp_path / "rows.tsv", "w") as file:
         file.write("sentence\tlabel\n")
         for i in range(rows):
-            file.write(f"{' '.join(random_words.choices(words, k=2 + i % 7))}\t{i % 2}\n")
+            file.write(f"{' '.join(random_words.choices(words, k=2 + i % 7))}\t{NAMES[i % 2]}\n")
     out = tmp_path / "predictions.tsv"
     options = ("--labels", pieces / "label/dict.txt", "--predictions", out, "--device", "cpu")
     command = Command(
         {"predicting": lambda: sizes(tmp_path, f"{out.name}*")},
         *("evaluate", classifier / "checkpoint_last.pt", tmp_path / "rows.tsv", *options),
     )
-    summary = command.summarize("evaluate", share, rows, "rows")
     assert f"{rows:,} labeled rows" in command.output
     with open(out) as file:
         assert sum(1 for _ in file) == rows + 1
-    check_flat(summary["predicting"])
+    command.check_flat()
 
 
 def documents(num_bytes: int) -> Iterator[str]:
@@ -161,7 +131,7 @@ def test_prepare_pretraining(share, tmp_path):
     with open(source, "w") as file:
         for text in documents(int(TEXT_BYTES * share)):
             file.write(f"{text}\n\n")
-    total, out, cache = source.stat().st_size, tmp_path / "out", Path(os.environ["HF_DATASETS_CACHE"])
+    out, cache = tmp_path / "out", Path(os.environ["HF_DATASETS_CACHE"])
     sample = [line for text in documents(1_000_000) for line in text.split("\n")]
     (tmp_path / "spm.model").write_bytes(train_model(iter(sample), PIECES))
     command = Command(
@@ -173,9 +143,7 @@ def test_prepare_pretraining(share, tmp_path):
         *("prepare", "pretraining", out, "--source", source, "--workers=1"),
         *("--tokenizer", tmp_path / "spm.model"),
     )
-    summary = command.summarize("prepare_pretraining", share, total, "bytes")
     assert (out / "manifest.json").exists()
-    for phase in command.samples:
-        check_flat(summary[phase])
+    command.check_flat()
     shutil.rmtree(out)
     source.unlink()

@@ -86,7 +86,8 @@ def convert_state_dict(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], str
         new[ENCODER + "E.weight"] = shared
     may_be_untied = _version(renamed, "encoder.version") < 2 and {EMBEDDINGS, OUTPUT_EMBEDDINGS} <= new.keys()
     is_untied = may_be_untied and not torch.allclose(new[EMBEDDINGS], new[OUTPUT_EMBEDDINGS])
-    sharing = None if not is_version_1 else "key-value" if is_shared_per_layer else "headwise"
+    has_values = any(".self_attn.F." in key for key in new)
+    sharing = None if not is_version_1 else "headwise" if has_values else "key-value"
     return new, sharing, is_untied
 
 

@@ -126,7 +126,10 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         if authors_plugin.is_authors_state_dict(state_dict):
             state_dict, _, is_untied = authors_plugin.convert_state_dict(state_dict)
             if is_untied and not self.args.untie_weights_roberta:
-                raise ValueError("untie_weights_roberta must be True, as in the checkpoint, got False")
+                raise ValueError(
+                    "untie_weights_roberta must be True, as in the checkpoint, got False; `fairseq-linformer convert` "
+                    "finds the options of such a checkpoint"
+                )
         if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
             # A copy, because fairseq clears the option in its argument.
             state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))

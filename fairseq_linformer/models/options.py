@@ -201,8 +201,8 @@ def resolve_checkpoint_options(options: dict[str, Any], ours: Namespace) -> Name
         found, expected = getattr(theirs, name), getattr(ours, name)
         if found == expected or (name in _RESIZABLE and ours.resize_checkpoint):
             continue
-        if name == "sharing" and theirs.translated:  # version 1 of the authors' code shared less than its options say
-            continue
+        if name in ("sharing", "untie_weights_roberta") and theirs.translated:
+            continue  # version 1 of the authors' code shared less than its options say
         hint = ", or pass --resize-checkpoint" if name in _RESIZABLE else ""
         raise ValueError(f"the checkpoint has {name} {found}, this model has {expected}; they must be equal{hint}")
     return theirs

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from .conftest import TEXT, N
 
 
@@ -35,9 +33,3 @@ def test_a_row_is_a_sentence(model, sentences, tmp_path):
     """Even with line breaks; no option is needed."""
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": "a dog\nsat"}) + "\n" for _ in range(3)))
     assert len(list(sentences(model, tmp_path / "rows.jsonl", short=True))) == 3
-
-
-def test_text_that_is_not_utf_8_is_rejected(model, sentences, tmp_path):
-    (tmp_path / "lines.txt").write_bytes(b"the cat sat\nthe \xff dog\nthe mat\n")
-    with pytest.raises(ValueError, match="lines.txt, line 2 is not UTF-8"):
-        list(sentences(model, tmp_path / "lines.txt", n=8, short=True))

@@ -88,7 +88,7 @@ CASES: list[Case] = [
         "",
         """
         --gpu v200 -> v200.*v100-16gb
-        nowhere.yaml -> nowhere.yaml does not exist
+        bad/nowhere.yaml -> bad/nowhere.yaml does not exist; choose from class.yaml, config.yaml, names.yaml
         bad/config.yaml -> bad/config.yaml
         bad/class.yaml -> bad/class.yaml
         bad/names.yaml -> bad/names.yaml.*modle
@@ -97,17 +97,22 @@ CASES: list[Case] = [
         model.dropout=2 -> dropout must .*2
         model.dropout=abc -> abc
         +model.encoder_attention_heads=5 -> encoder_attention_heads must divide .*5
+        +run=n512 -> run/n512
+        common.fp16=false common.bf16=true -> v100-16gb does not support bf16
+        common.amp=true -> common.amp must .*True
+        model._name=bart_base -> model._name must .*bart_base
         """,
     ),
     *section(
         "submit",
         "",
         """
-        task.data=data --nodes=3 -> 128 micro-batches.* 24
+        task.data=data --nodes=3 -> 128 micro-batches.* got 24; choose from 1, 2, 4, 8, 16, 32, 64, 128,
         task.data=data --array=figure-4 -> figure-4.*figure-3a
         +run=n512-roberta -> task.data is not set
         task.data=bad/no-dict -> task.data needs .*dict.txt
-        task.data=bad/no-train -> bad/no-train/train.idx does not exist
+        task.data=data:bad/no-train -> bad/no-train/train.idx does not exist
+        task.data=data checkpoint.save_dir=/tmp -> checkpoint.save_dir must be checkpoints.* got /tmp
         task.data=data checkpoint.finetune_from_model=nowhere.pt -> finetune_from_model must .*nowhere.pt
         task.data=data +model._target_=os.system -> _target_
         """,
@@ -145,12 +150,12 @@ CASES: list[Case] = [
         --predictions rows.tsv -> rows.tsv already exists
         --predictions p.csv -> --predictions.*p.csv
         --predictions nowhere/p.tsv -> nowhere
-        --json s.jsonl --predictions s.jsonl -> --json.*s.jsonl
+        --json s.jsonl --predictions ./s.jsonl -> --json.*s.jsonl
         --max-tokens 0 -> --max-tokens.* 0
         --device tpu -> --device: must be one that PyTorch can use, such as cpu, got .tpu.
         --split test -> --split.*rows.tsv
         --seed 3 -> --seed.*--perplexity
-        --stride 99 -> --stride must
+        --stride 99 -> --stride must be between 1 and n - 2 \\(14\\), got 99
         --max-positions 8 -> --max-positions.*transformers
         --text-column nothing -> no column nothing; choose from sentence, label
         --text-column sentence --text-column sentence -> --text-column.*sentence, sentence
@@ -218,6 +223,7 @@ CASES: list[Case] = [
         rob/model.pt out --arch roberta -> rob/model.pt would stay as it is
         bert out --arch roberta --projected-dim 8 -> --projected-dim has no effect with --arch roberta
         mlm/model.pt out --sharing none -> --sharing has no effect with a Linformer
+        mlm/model.pt out --arch roberta --max-positions 8 -> --arch has no effect with a Linformer
         mlm/model.pt out --max-positions 0 -> max_positions must be at least 1
         mlm/model.pt out --max-positions 8 --dictionary nowhere.txt -> nowhere.txt does not exist
         bert out --dictionary mlm/dict.txt -> --dictionary has no effect on bert
@@ -239,6 +245,7 @@ CASES: list[Case] = [
         hf out -> hf is not a file; expected a fairseq checkpoint
         bad/run/checkpoints/model.pt out -> result.json is not JSON
         bert out --onnx -> 'bert'
+        hf out --onnx --head other -> unknown head 'other'.*no classification head
         hf out --onnx --max-positions 99 -> --max-positions must .*\\(16\\), got 99
         hf out --onnx --dictionary mlm/dict.txt -> hf has its own tokenizer and labels
         """,

@@ -2,13 +2,7 @@
 
 import pytest
 
-from fairseq_linformer.benchmark.rows import Case, Row, ratio, single, spread
-
-
-def test_keys_are_attributes():
-    row = Row(metric="bits", value=2.0, low=1.0, high=3.0, n=16)
-    assert (row.value, row.low, row.high, row.n, row.k) == (2.0, 1.0, 3.0, 16, None)
-    assert (Row(value=1.0).low, Row(value=1.0).high) == (1.0, 1.0)
+from fairseq_linformer.benchmark.rows import Case, ratio, single, spread
 
 
 def test_spread_of_rounds():

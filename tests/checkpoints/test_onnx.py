@@ -199,13 +199,6 @@ def test_card_of_a_checkpoint_runs_without_torch(classifier, pieces, tmp_path, c
     assert re.fullmatch(r"\['(animal: cat|dog)', '(animal: cat|dog)'\]", printed)
 
 
-def test_unknown_head(tmp_path):
-    folder = save(build_masked_lm(), tmp_path / "model")
-    with pytest.raises(ValueError, match="unknown head 'other'.*no classification head"):
-        to_onnx(folder, tmp_path / "onnx", head="other")
-    assert not (tmp_path / "onnx").exists()
-
-
 def test_missing_package(tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_export, "PACKAGES", ("onnx", "a_missing_package"))
     with pytest.raises(ImportError, match=r"a_missing_package.*fairseq-linformer\[onnx\]"):

@@ -189,19 +189,6 @@ def test_lengthening_staggered_windows_nearly_preserves_features(train_linformer
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharing", ["none", "layerwise"])
-def test_lengthening_preserves_features_of_the_first_positions(mlm_data, tmp_path, sharing):
-    """Up to rounding, for inputs that do not reach the last window, which starts at position 13."""
-    train(mlm_data, tmp_path, "--sharing", sharing, "--projection-init", "average", updates=2)
-    old = tmp_path / "checkpoint_last.pt"
-    tokens = torch.randint(4, 40, (2, 13))
-    tokens[1, 10:] = 1
-    real = tokens.ne(1)
-    new = build(resize(read_checkpoint(old), 40), tmp_path)
-    torch.testing.assert_close(new(tokens)[0][real], model_of(old)(tokens)[0][real], rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow
 def test_original_and_heads_are_unchanged(class_data, train_linformer, tmp_path):
     """Also for a finetuned checkpoint, whose head is kept."""
     finetune(class_data, tmp_path, *TINY, "--finetune-from-model", train_linformer("headwise", "linear", 8))
@@ -223,20 +210,6 @@ def test_files_next_to_the_checkpoint_are_copied(train_linformer, mlm_data, tmp_
     assert files == {"model.pt", "dict.txt", "tokenizer.json", "label/dict.txt"}
     convert(old, tmp_path / "other", max_positions=32, dictionary=f"{mlm_data}/dict.txt")
     assert (tmp_path / "other" / "dict.txt").read_bytes() == Path(mlm_data, "dict.txt").read_bytes()
-
-
-@pytest.mark.parametrize(
-    "options, named",
-    [
-        ({"projected_dim": 17}, "projected_dim .* got 17"),
-        ({"projected_dim": "4x3"}, "projected_dim .* '4x3'"),
-        ({"arch": "roberta", "max_positions": 8}, "--arch has no effect with a Linformer"),
-    ],
-)
-def test_rejections_of_a_linformer(train_linformer, tmp_path, options, named):
-    with pytest.raises(ValueError, match=named):
-        convert(train_linformer("headwise", "linear", 8), tmp_path / "out", **options)
-    assert not (tmp_path / "out").exists()
 
 
 def test_random_projections_are_not_resized(train_linformer):

@@ -61,31 +61,14 @@ def test_options_have_the_same_type_in_all_commands():
                 kinds[flag].setdefault(kind, words)
     different = {flag: found for flag, found in kinds.items() if len({kind[0] for kind in found}) > 1}
     assert not different.keys() - DIFFERENT.keys(), different
-    assert not {flag for _, parser in COMMANDS for flag in parser._option_string_actions} & {
-        "--ledger",
-        "--cut",
-        "--gpt2",
-    }
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["submit", "--runs", ""], ["reproduce", "--results", ""], ["finetune", "sst-2", ""], ["plan", ""]],
-    ids=str,
-)
+@pytest.mark.parametrize("words", [["submit", "--runs", ""], ["finetune", "sst-2", ""]], ids=str)
 def test_an_empty_value_is_rejected(words, capsys):
     """Not taken for the current folder."""
     with pytest.raises(SystemExit) as end:
         main(words)
     assert end.value.code == 2 and "must not be empty" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [[], ["benchmark", "training", "--rounds", "0"], ["path", "--nothing"]])
-def test_errors_of_parsers_are_one_line(words, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 2
-    assert re.fullmatch(r"fairseq-linformer.*: error: .*; see fairseq-linformer.* --help\n", capsys.readouterr().err)
 
 
 def test_help_of_evaluate_has_the_defaults_of_batches():
@@ -125,4 +108,6 @@ def test_help_has_two_groups_of_commands(capsys):
 def test_a_misspelled_word_is_answered_with_the_one_meant(words, meant, capsys):
     with pytest.raises(SystemExit) as end:
         main(words)
-    assert end.value.code == 2 and f"did you mean {meant}?" in capsys.readouterr().err
+    assert end.value.code == 2
+    expected = rf"fairseq-linformer.*: error: .*did you mean {meant}\?\)?; see fairseq-linformer.* --help\n"
+    assert re.fullmatch(expected, capsys.readouterr().err)

@@ -1,6 +1,5 @@
 """SentencePiece models: training on a sample of the sources, and their pieces in fairseq's dictionary."""
 
-import gzip
 import io
 import json
 
@@ -50,21 +49,13 @@ def test_sample_covers_all_sources(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (dict(sample_mib=0), "sample-mib .* 0"),
-        (dict(vocab_size=0), "vocab-size .* 0"),
-        (dict(vocab_size=5000), "ocabulary size"),
-        (dict(sources=["cut.txt.gz"]), "^cut.txt.gz is [^\n]*$"),
-    ],
+    "arguments, message", [(dict(sample_mib=0), "sample-mib .* 0"), (dict(vocab_size=0), "vocab-size .* 0")]
 )
-def test_rejected_arguments_leave_no_files(tmp_path, monkeypatch, arguments, message):
+def test_rejected_arguments_leave_no_files(tmp_path, arguments, message):
     source = write_text(tmp_path / "a.txt", build_documents())
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(source.read_bytes())[:-20])
     with pytest.raises(ValueError, match=message):
         prepare_sentencepiece(tmp_path / "out", **{"sources": [str(source)], "vocab_size": 50, **arguments})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "cut.txt.gz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
 @pytest.mark.parametrize("model_type, size", [("bpe", 40), ("unigram", 22)])

@@ -14,11 +14,6 @@ from ..checkpoint_fixtures import write_sentencepiece
 from ..fairseq_preprocessing import preprocess, write_gpt2
 
 
-@pytest.fixture(scope="module")
-def gpt2_files(tmp_path_factory):
-    return write_gpt2(tmp_path_factory.mktemp("gpt2"))
-
-
 def binarize(tokenizer, lines, out):
     writer = BinarizedWriter(out / "lines", tokenizer.dtype)
     for start in range(0, len(lines), 2):
@@ -47,12 +42,12 @@ def test_sentencepiece_equals_fairseq_preprocessing(tmp_path):
 @pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.text())
-def test_gpt2_ids_equal_fairseqs_encoder(gpt2_files, text):
+def test_gpt2_ids_equal_fairseqs_encoder(gpt2, text):
     from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
-    reference = get_encoder(str(gpt2_files / "encoder.json"), str(gpt2_files / "vocab.bpe"))
+    reference = get_encoder(str(gpt2 / "encoder.json"), str(gpt2 / "vocab.bpe"))
     text = text.encode("utf-8", "replace").decode()
-    assert GPT2(gpt2_files)._encode([text]) == [reference.encode(text)]
+    assert GPT2(gpt2)._encode([text]) == [reference.encode(text)]
 
 
 def test_dtype_equals_fairseqs():

@@ -43,18 +43,6 @@ def test_predictions_equal_a_loop_with_fairseqs_interface(evaluate, finetuned, p
     assert summary["throughput"]["rows"] == len(ROWS)
 
 
-def test_batch_limits_do_not_change_predictions(evaluate, finetuned, table, tmp_path):
-    found = []
-    for limit in (1, 40, 8192):
-        path = tmp_path / f"{limit}.jsonl"
-        evaluate(finetuned, table, "--predictions", path, "--max-tokens", limit)
-        found.append(read_predictions(path))
-    for rows in found[1:]:
-        assert [row["prediction"] for row in rows] == [row["prediction"] for row in found[0]]
-        for row, expected in zip(rows, found[0]):
-            assert row["probabilities"] == pytest.approx(expected["probabilities"], abs=2e-6)
-
-
 def test_fairseq_and_transformers_models_agree(evaluate, finetuned, classifier_folder, table, tmp_path):
     rows, summaries = [], []
     for name, model in (("fairseq", finetuned), ("transformers", classifier_folder)):

@@ -52,16 +52,6 @@ def test_card_runs_without_torch(folders, tmp_path):
     assert run_card(folders[1], tmp_path) == str([f"LABEL_{i}" for i in logits.argmax(-1).tolist()])
 
 
-def test_command(folders, tmp_path, capsys):
-    (tmp_path / "rows.jsonl").write_text('{"text": "the cat"}\n{"text": "a dog ran"}\n')
-    for folder in folders:
-        out = tmp_path / f"{folder.name}.tsv"
-        main(["evaluate", str(folder), str(tmp_path / "rows.jsonl"), "--predictions", str(out)])
-    assert "2 rows" in capsys.readouterr().out
-    ours, theirs = ((tmp_path / f"{folder.name}.tsv").read_text().splitlines() for folder in folders)
-    assert [line.split("\t")[:3] for line in ours] == [line.split("\t")[:3] for line in theirs] and len(ours) == 3
-
-
 def test_options_that_do_not_apply(folders, tmp_path):
     (tmp_path / "rows.txt").write_text("the cat\n")
     for options, named in (

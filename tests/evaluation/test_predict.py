@@ -110,12 +110,6 @@ def test_logits_of_documents_are_means_over_spans_in_small_batches():
     assert sorted(map(len, model.batches)) == [1, 2, 2, 2]  # 4, 1 and 2 spans of up to 6 tokens
 
 
-@pytest.mark.parametrize("stride", [0, 5])
-def test_bad_stride(stride):
-    with pytest.raises(ValueError, match=rf"--stride must be between 1 and n - 2 \(4\), got {stride}"):
-        next(predict.predict(SumModel(6), rows([3]), predict.Throughput(), stride=stride))
-
-
 def test_pairs_have_no_spans():
     with pytest.raises(ValueError, match="--stride needs one text per row"):
         next(encoded_rows.encode_rows(Characters(), [Row("data:1", ("a", "b"))], truncated=False))

@@ -19,12 +19,6 @@ def test_damaged_weights_are_reported(evaluate, finetuned, table, tmp_path):
     assert not (tmp_path / "p.tsv").exists()
 
 
-def test_two_names_of_one_output_file_are_rejected(evaluate, finetuned, table, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert "--json" in evaluate(finetuned, table, "--predictions", "./out.jsonl", "--json", "out.jsonl")
-    assert not (tmp_path / "out.jsonl").exists()
-
-
 def test_dictionary_may_contain_the_mask(tmp_path):
     for name, symbols in (("without", "a b"), ("with", "a b <mask>")):
         (tmp_path / name).write_text("".join(f"{symbol} 1\n" for symbol in symbols.split()))

@@ -27,14 +27,6 @@ def test_scores_of_four_rows():
     assert calibration["brier"] == pytest.approx(2 * (0.05**2 + 0.15**2 + 0.75**2 + 0.35**2) / 4)
 
 
-def test_interval_of_accuracy_is_wilsons():
-    n, p, z = 872, 800 / 872, stats.norm.ppf(0.975)
-    probabilities = np.array([[1, 0]] * 800 + [[0, 1]] * 72)
-    result = score_classes([0] * 872, probabilities)["scores"]["accuracy"]["interval"]
-    middle, half = (p + z**2 / 2 / n) / (1 + z**2 / n), z * np.sqrt(p * (1 - p) / n + z**2 / 4 / n**2) / (1 + z**2 / n)
-    assert result == pytest.approx([middle - half, middle + half])
-
-
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_f1_and_matthews_equal_those_of_rows(classes):
     rng = np.random.default_rng(classes)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import torch
 
 from fairseq_linformer.checkpoints.convert import convert
@@ -32,11 +34,6 @@ from fairseq_linformer.training.compose import compose_config
 
 SLOW = ("config.yaml", "tokenizer-json", "checkpoint", "old-checkpoint", "safetensors", "exported-config")
 """Targets that take more than some milliseconds."""
-NAMES = (
-    *("rows.tsv", "rows.csv", "rows.jsonl", "rows.parquet", "rows.txt", "task.tsv"),
-    *("corpus.txt", "corpus.jsonl", "corpus.parquet", "corpus.gz", "corpus.xz", "corpus.zst"),
-    *("dictionary", "labels", "sentencepiece", "literal", "weights-index", *SLOW),
-)
 
 
 @dataclass(frozen=True)
@@ -45,13 +42,19 @@ class Target:
 
     Attributes:
         parse: reads ``path``; raises ValueError or OSError if its content is not allowed.
-        seed: content that it accepts.
+        seed: content that it accepts, or a file of ``tests/bad_input/world.py``, or a function of its folder.
         name: name of the file; other files that it needs are next to it.
     """
 
     parse: Callable[[Path], Any]
-    seed: bytes
+    seed: bytes | str | Callable[[Path], bytes]
     name: str
+
+    def content(self, world: Path) -> bytes:
+        """The seed in that world."""
+        if isinstance(self.seed, bytes):
+            return self.seed
+        return (world / self.seed).read_bytes() if isinstance(self.seed, str) else self.seed(world)
 
 
 def _rows(path: Path) -> None:
@@ -93,17 +96,12 @@ def _literal(path: Path) -> None:
 
 
 def _parquet() -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
     file = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table({"text": ["a cat", "a dog", "caf\u00e9"], "n": [1, 2, 3]}), file)
     return file.getvalue()
 
 
 def _zstd(data: bytes) -> bytes:
-    import pyarrow
-
     return pyarrow.Codec("zstd").compress(data, asbytes=True)
 
 
@@ -113,45 +111,40 @@ def _old_checkpoint(world: Path) -> bytes:
     return file.getvalue()
 
 
-def build_targets(world: Path) -> dict[str, Target]:
-    """All parsers, with accepted content from the files of ``tests/bad_input/world.py``."""
-    jsonl = b'{"text": "a cat", "label": "dog"}\n{"text": "a dog", "label": "dog"}\n'
-    weights = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
-    yaml = b"model:\n  _name: linformer_roberta\n  dropout: 0.5\n"
-    tsv = b"sentence\tlabel\na cat\t1\na dog\t0\n"
-    text = b"A first document\nof two lines.\n\nA second one: caf\xc3\xa9.\n"
+def _tokenizer(kind: str) -> Callable[[Path], Any]:
+    return lambda path: load_tokenizer(TokenizerFiles(kind, path))
 
-    def data(name: str) -> bytes:
-        return (world / name).read_bytes()
 
-    def tokenizer(kind: str) -> Callable[[Path], Any]:
-        return lambda path: load_tokenizer(TokenizerFiles(kind, path))
-
-    return {
-        "rows.tsv": Target(_rows, tsv, "x.tsv"),
-        "rows.csv": Target(_rows, b'sentence,label\n"a, cat",1\na dog,0\n', "x.csv"),
-        "rows.jsonl": Target(_rows, jsonl, "x.jsonl"),
-        "rows.parquet": Target(_rows, _parquet(), "x.parquet"),
-        "rows.txt": Target(_rows, b"a cat\ta dog\nb\tc\n", "x.txt"),
-        "task.tsv": Target(_tsv_task, tsv, "SST-2/train.tsv"),
-        "corpus.txt": Target(_corpus, text, "x.txt"),
-        "corpus.jsonl": Target(_corpus, jsonl, "x.jsonl"),
-        "corpus.parquet": Target(_corpus, _parquet(), "x.parquet"),
-        "corpus.gz": Target(_corpus, gzip.compress(text), "x.txt.gz"),
-        "corpus.xz": Target(_corpus, lzma.compress(text), "x.txt.xz"),
-        "corpus.zst": Target(_corpus, _zstd(text), "x.txt.zst"),
-        "dictionary": Target(read_dictionary, data("mlm/dict.txt"), "dict.txt"),
-        "labels": Target(read_labels, data("cls/label/dict.txt"), "dict.txt"),
-        "sentencepiece": Target(tokenizer("sentencepiece"), data("spm.model"), "x.model"),
-        "literal": Target(_literal, b"[(1, 2)] * 3", "literal"),
-        "weights-index": Target(read_weight_files, json.dumps(weights).encode(), "model.safetensors.index.json"),
-        "config.yaml": Target(lambda path: compose_config(str(path)), yaml, "x.yaml"),
-        "tokenizer-json": Target(tokenizer("tokenizer_json"), data("bert/tokenizer.json"), "tokenizer.json"),
-        "checkpoint": Target(_checkpoint, data("mlm/model.pt"), "x.pt"),
-        "old-checkpoint": Target(_checkpoint, _old_checkpoint(world), "x.pt"),
-        "safetensors": Target(_exported, data("hf/model.safetensors"), "hf/model.safetensors"),
-        "exported-config": Target(_exported, data("hf/config.json"), "hf/config.json"),
-    }
+JSONL = b'{"text": "a cat", "label": "dog"}\n{"text": "a dog", "label": "dog"}\n'
+WEIGHTS = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+YAML = b"model:\n  _name: linformer_roberta\n  dropout: 0.5\n"
+TSV = b"sentence\tlabel\na cat\t1\na dog\t0\n"
+TEXT = b"A first document\nof two lines.\n\nA second one: caf\xc3\xa9.\n"
+TARGETS = {
+    "rows.tsv": Target(_rows, TSV, "x.tsv"),
+    "rows.csv": Target(_rows, b'sentence,label\n"a, cat",1\na dog,0\n', "x.csv"),
+    "rows.jsonl": Target(_rows, JSONL, "x.jsonl"),
+    "rows.parquet": Target(_rows, _parquet(), "x.parquet"),
+    "rows.txt": Target(_rows, b"a cat\ta dog\nb\tc\n", "x.txt"),
+    "task.tsv": Target(_tsv_task, TSV, "SST-2/train.tsv"),
+    "corpus.txt": Target(_corpus, TEXT, "x.txt"),
+    "corpus.jsonl": Target(_corpus, JSONL, "x.jsonl"),
+    "corpus.parquet": Target(_corpus, _parquet(), "x.parquet"),
+    "corpus.gz": Target(_corpus, gzip.compress(TEXT), "x.txt.gz"),
+    "corpus.xz": Target(_corpus, lzma.compress(TEXT), "x.txt.xz"),
+    "corpus.zst": Target(_corpus, _zstd(TEXT), "x.txt.zst"),
+    "dictionary": Target(read_dictionary, "mlm/dict.txt", "dict.txt"),
+    "labels": Target(read_labels, "cls/label/dict.txt", "dict.txt"),
+    "sentencepiece": Target(_tokenizer("sentencepiece"), "spm.model", "x.model"),
+    "literal": Target(_literal, b"[(1, 2)] * 3", "literal"),
+    "weights-index": Target(read_weight_files, json.dumps(WEIGHTS).encode(), "model.safetensors.index.json"),
+    "config.yaml": Target(lambda path: compose_config(str(path)), YAML, "x.yaml"),
+    "tokenizer-json": Target(_tokenizer("tokenizer_json"), "bert/tokenizer.json", "tokenizer.json"),
+    "checkpoint": Target(_checkpoint, "mlm/model.pt", "x.pt"),
+    "old-checkpoint": Target(_checkpoint, _old_checkpoint, "x.pt"),
+    "safetensors": Target(_exported, "hf/model.safetensors", "hf/model.safetensors"),
+    "exported-config": Target(_exported, "hf/config.json", "hf/config.json"),
+}
 
 
 @contextlib.contextmanager

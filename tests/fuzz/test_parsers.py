@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ..bad_input.world import EXECUTED
 from .mutations import KINDS, mutate
-from .targets import NAMES, SLOW, build_targets, check, surroundings
+from .targets import SLOW, TARGETS, check, surroundings
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 FINDINGS = sorted((Path(__file__).parent / "corpus").iterdir())
@@ -22,11 +22,6 @@ FINDINGS = sorted((Path(__file__).parent / "corpus").iterdir())
 MUTATIONS = st.lists(
     st.tuples(st.integers(0, len(KINDS) - 1), st.floats(0, 1), st.integers(0, 1 << 16)), min_size=1, max_size=4
 )
-
-
-@pytest.fixture(scope="session")
-def targets(world):
-    return build_targets(world)
 
 
 @pytest.fixture(autouse=True)
@@ -37,19 +32,16 @@ def here(tmp_path, monkeypatch):
     assert not (tmp_path / EXECUTED).exists()
 
 
-def test_all_targets_are_named(targets):
-    assert list(targets) == [*NAMES]
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_the_seed_is_accepted(target, world):
+    with surroundings(world, target) as path:
+        assert check(target, path, target.content(world)) == ""
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_seed_is_accepted(name, world, targets):
-    with surroundings(world, targets[name]) as path:
-        assert check(targets[name], path, targets[name].seed) == ""
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in NAMES])
-def test_changed_files(name, world, targets):
-    target = targets[name]
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TARGETS])
+def test_changed_files(name, world):
+    target = TARGETS[name]
+    seed = target.content(world)
     with surroundings(world, target) as path:
 
         @settings(
@@ -61,13 +53,13 @@ def test_changed_files(name, world, targets):
         )
         @given(MUTATIONS)
         def changed(mutations):
-            check(target, path, mutate(target.seed, mutations))
+            check(target, path, mutate(seed, mutations))
 
         changed()
 
 
 @pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.name)
-def test_findings(file, world, targets):
-    target = targets[file.name.partition("--")[0]]
+def test_findings(file, world):
+    target = TARGETS[file.name.partition("--")[0]]
     with surroundings(world, target) as path:
         check(target, path, file.read_bytes())

@@ -122,7 +122,7 @@ def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
 
 
 @pytest.mark.slow
-def test_fairseq_continues_training(masked_lm, masked_lm_folder, pieces, tmp_path, caplog):
+def test_fairseq_continues_training(masked_lm, masked_lm_folder, pieces, tmp_path):
     back = tmp_path / "back"
     convert(masked_lm_folder, back)
     for name in ("dict.txt", "sentencepiece.bpe.model"):
@@ -131,15 +131,6 @@ def test_fairseq_continues_training(masked_lm, masked_lm_folder, pieces, tmp_pat
     again = LinformerRobertaModel.from_pretrained(str(back), "model.pt", str(back)).eval()
     before = hub(masked_lm, masked_lm)
     assert again.fill_mask("the cat sat on the <mask>") == before.fill_mask("the cat sat on the <mask>")
-
-    caplog.set_level("INFO")
-    losses = []
-    for path in (masked_lm / "checkpoint_last.pt", back / "model.pt"):
-        caplog.clear()
-        fairseq_commands.validate(pieces, path)
-        losses.append(fairseq_commands.last_number(caplog.text, "valid_loss"))
-    assert losses[0] == losses[1]
-
     started = fairseq_commands.train(pieces, tmp_path / "on", "--finetune-from-model", back / "model.pt", updates=1)
     expected = fairseq_commands.train(
         pieces, tmp_path / "off", "--finetune-from-model", masked_lm / "checkpoint_last.pt", updates=1

@@ -9,7 +9,6 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     DataCollatorForLanguageModeling,
-    DataCollatorWithPadding,
     Trainer,
     TrainingArguments,
 )
@@ -87,41 +86,6 @@ def test_a_classifier_on_an_exported_masked_lm_is_imported(masked_lm_folder, tmp
     tokens = torch.tensor([[0, 5, 6, 7, 2]])
     expected = model.eval()(tokens).logits
     torch.testing.assert_close(classifier.logits([{"input_ids": tokens[0].tolist()}]), expected)
-
-
-@pytest.mark.slow
-def test_classification(classifier, classifier_folder, tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(classifier_folder, trust_remote_code=True)
-    rows = [{**tokenizer(text), "labels": i % 2} for i, text in enumerate(TEXT * 10)]
-    model = AutoModelForSequenceClassification.from_pretrained(classifier_folder)
-    collator = DataCollatorWithPadding(tokenizer)
-    losses = train(model, tokenizer, rows, collator, tmp_path, gradient_checkpointing=True)
-    assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
-    assert model.is_gradient_checkpointing
-    convert(tmp_path / "saved", tmp_path / "back")
-    before, after = (
-        fairseq_commands.load(classifier)["model"],
-        fairseq_commands.load(tmp_path / "back", "model.pt")["model"],
-    )
-    assert before.keys() == after.keys()
-    assert not after["classification_heads.animal.dense.weight"].equal(
-        before["classification_heads.animal.dense.weight"]
-    )
-    # Unused by this head, and unchanged.
-    assert after["encoder.lm_head.dense.weight"].equal(before["encoder.lm_head.dense.weight"])
-
-
-def test_checkpointing_does_not_change_gradients():
-    model = LinformerForMaskedLM(small(dropout=0.0, attention_dropout=0.0)).train()
-    tokens = torch.tensor([[0, 5, 6, 7, 2]])
-    gradients = []
-    for checkpointing in (False, True):
-        model.gradient_checkpointing_enable() if checkpointing else model.gradient_checkpointing_disable()
-        model.zero_grad()
-        model(tokens, labels=tokens).loss.backward()
-        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
-    for plain, recomputed in zip(*gradients):
-        torch.testing.assert_close(plain, recomputed)
 
 
 @pytest.mark.parametrize("model_class", [LinformerModel, LinformerForMaskedLM, LinformerForSequenceClassification])

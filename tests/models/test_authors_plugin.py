@@ -6,6 +6,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
+from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.models import LinformerRobertaConfig, LinformerRobertaModel, authors_plugin
 from fairseq_linformer.models.options import resolve_options
 from fairseq_linformer.modules import LinearProjection
@@ -36,27 +37,50 @@ def checkpoint(request, mlm_data, tmp_path_factory):
     return request.param, theirs.train(mlm_data, folder, *TRAIN, *SIZES, *MODES[request.param])
 
 
-def check(path, folder):
-    """Load a checkpoint with its own options; features and logits equal the authors'."""
-    expected = theirs.extract_features(path, batches(), folder)
+def model_of(path):
+    """With the options of the checkpoint."""
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
-    assert isinstance(model.eval(), LinformerRobertaModel)
-    for batch, (features, logits) in zip(batches(), expected):
+    return model
+
+
+def assert_equal_features(model, expected):
+    """Features and logits are the authors'."""
+    model.eval()
+    for batch, (features, logits) in zip(batches(), expected, strict=True):
         torch.testing.assert_close(model(batch, features_only=True)[0], features, rtol=0, atol=1e-5)
         torch.testing.assert_close(model(batch)[0], logits, rtol=0, atol=1e-5)
-    return model
 
 
 @pytest.mark.slow
 def test_features_equal_the_authors(checkpoint, tmp_path):
     mode, path = checkpoint
-    model = check(path, tmp_path)
-    assert model.args.sharing == mode.split(",")[0]
+    model = model_of(path)
+    assert_equal_features(model, theirs.extract_features(path, batches(), tmp_path))
+    assert isinstance(model, LinformerRobertaModel) and model.args.sharing == mode.split(",")[0]
     assert {p.layout for p in model.modules() if isinstance(p, LinearProjection)} == {None}
     # A new model of its options has no windows either: finetuned from scratch it is the same but for what was learned.
     assert "++model.projection_init='normal'" in (
         overrides := open_initial_checkpoint(path, tmp_path / "runs").overrides
     ), overrides
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoint", ["headwise", "key-value", "layerwise"], indirect=True)
+def test_features_equal_version_1(checkpoint, mlm_data, tmp_path):
+    """It shared less than its options say, and had output embeddings of its own: conversion finds that, and
+    ``fairseq-train`` needs the options."""
+    mode, path = checkpoint
+    sharing = "headwise" if mode == "headwise" else "key-value"
+    old = theirs.convert_to_version_1(path, tmp_path / "old.pt")
+    options = ["--sharing", sharing, "--projected-dim", 16 // int(MODES[mode][1]), "--untie-weights-roberta"]
+    start = ["--finetune-from-model", old, "--lr", 0, "--stop-min-lr", -1]
+    train(mlm_data, tmp_path / "more", *start, model=[*SIZES, *options], updates=1)
+    expected = theirs.extract_features(old, batches(), tmp_path)
+    for model in (build_model(open_checkpoint(old)), model_of(tmp_path / "more/checkpoint_last.pt")):
+        assert_equal_features(model, expected)
+        assert model.args.sharing == sharing and model.args.untie_weights_roberta
+    with pytest.raises(ValueError, match="untie_weights_roberta must be True.*`fairseq-linformer convert`"):
+        model_of(old)
 
 
 @pytest.mark.slow
@@ -72,7 +96,7 @@ def test_authors_checkpoint_in_training_validation_finetuning_and_hub(
     saved = load(tmp_path / "more")
     assert not authors_plugin.is_authors_state_dict(saved["model"]) and saved["cfg"]["model"]["compressed"] is None
     assert saved["cfg"]["model"]["sharing"] == mode.split(",")[0]
-    (again,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "more" / "checkpoint_last.pt")])
+    again = model_of(tmp_path / "more" / "checkpoint_last.pt")
     assert {p.layout for p in again.modules() if isinstance(p, LinearProjection)} == {None}
 
     finetune(class_data, tmp_path / "task", "--finetune-from-model", path, *SIZES, *MODES[mode])
@@ -80,8 +104,7 @@ def test_authors_checkpoint_in_training_validation_finetuning_and_hub(
 
     hub = LinformerRobertaModel.from_pretrained(str(path.parent), path.name, mlm_data, bpe="characters")
     batch = batches()[0]
-    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
-    assert torch.equal(hub.eval().extract_features(batch), model.eval()(batch, features_only=True)[0])
+    assert torch.equal(hub.eval().extract_features(batch), model_of(path).eval()(batch, features_only=True)[0])
 
 
 @pytest.mark.slow

@@ -52,16 +52,9 @@ def test_two_processes_equal_one_with_twice_the_batch(mlm_data, tmp_path, sharin
         run(mlm_data, tmp_path / "two", "--sharing", sharing, "--batch-size", 4, updates=updates)
 
     two, one = load(tmp_path / "two")["model"], load(tmp_path / "one")["model"]
-    moved = load_start(mlm_data, tmp_path, sharing)
     for key in one:
         torch.testing.assert_close(two[key], one[key], rtol=0, atol=1e-5, msg=lambda m: f"{key}: {m}")
-    assert max((one[key] - moved[key]).abs().max() for key in one if key.endswith("E.delta")) > 1e-4
-
-
-def load_start(data, tmp_path, sharing):
-    """The parameters before the first update: those of a step without a rate."""
-    train(data, tmp_path / "start", *OPTIONS, "--sharing", sharing, "--lr", "0", "--stop-min-lr", "-1", updates=1)
-    return load(tmp_path / "start")["model"]
+    assert max(one[key].abs().max() for key in one if key.endswith("E.delta")) > 1e-4  # it starts as zero
 
 
 @pytest.mark.slow

@@ -7,16 +7,9 @@ import torch
 
 from fairseq_linformer.models import authors_plugin
 
-from .. import fairseq_commands
 from ..fairseq_commands import PLUGIN, TINY, command, last_number, load, train, validate
 
 pytestmark = pytest.mark.slow
-
-
-def assert_equal_models(a, b):
-    assert a["model"].keys() == b["model"].keys()
-    for key in a["model"]:
-        assert torch.equal(a["model"][key], b["model"][key]), key
 
 
 UNSET = ("encoder_layers_to_keep", "projection_init", "projection_lr_scale", *authors_plugin.OPTIONS)
@@ -50,18 +43,10 @@ def test_resuming_is_bit_identical(mlm_data, tmp_path, sharing, workers, stops):
         train(mlm_data, tmp_path / f"{stop}", *options, updates=stop)
         train(mlm_data, tmp_path / f"{stop}", *options, updates=10)
         resumed = load(tmp_path / f"{stop}")
-        assert_equal_models(whole, resumed)
+        assert whole["model"].keys() == resumed["model"].keys()
+        assert all(torch.equal(value, resumed["model"][key]) for key, value in whole["model"].items())
         ours, theirs = (c["last_optimizer_state"]["state"] for c in (resumed, whole))
         assert all(torch.equal(ours[i]["exp_avg_sq"], theirs[i]["exp_avg_sq"]) for i in theirs)
-
-
-def test_validation_reproduces_the_loss_of_training(mlm_data, tmp_path, caplog):
-    caplog.set_level(logging.INFO)
-    train(mlm_data, tmp_path, updates=5, validation=True)
-    seen = last_number(caplog.text, "valid_loss")
-    caplog.clear()
-    validate(mlm_data, tmp_path / "checkpoint_last.pt")
-    assert last_number(caplog.text, "valid_loss") == pytest.approx(seen, abs=2e-3)
 
 
 def test_finetuning_loads_pretrained_weights_and_beats_the_majority(mlm_data, class_data, tmp_path, caplog):
@@ -83,41 +68,6 @@ def test_finetuning_loads_pretrained_weights_and_beats_the_majority(mlm_data, cl
 
 
 # configs/pretrain/run/tiny.yaml at the size of fairseq_commands.TINY, with the batches of fairseq_commands.TRAIN.
-TINY_YAML = [
-    "+run=tiny",
-    "+model.encoder_embed_dim=16",
-    "+model.encoder_ffn_embed_dim=32",
-    "+model.encoder_attention_heads=2",
-    "model.projected_dim=8",
-    "task.tokens_per_sample=16",
-    "dataset.batch_size=8",
-    "optimization.lr=[0.01]",
-    "optimization.max_update=2",
-    "common.seed=7",
-]
-
-
-@pytest.mark.parametrize("arch", ["linformer_roberta", "linformer_roberta_tiny"])
-def test_flags_and_yaml_give_the_same_model_and_loss(mlm_data, tmp_path, arch):
-    """A small version of the YAML in configs/pretrain, and equivalent flags."""
-    options = "--sharing key-value --encoder-normalize-before --encoder-layers 2 --dropout 0 --attention-dropout 0 "
-    options += "--warmup-updates 250 --clip-norm 1.0"
-    flags = train(
-        mlm_data,
-        tmp_path / "flags",
-        *fairseq_commands.BASE_ADAM,
-        *options.split(),
-        model=["--arch", arch, *TINY[2:]],
-        updates=2,
-    )
-    overrides = [f"model._name={arch}", "model.sharing=key-value", "+model.encoder_layers=2"]
-    yaml = fairseq_commands.hydra_train(mlm_data, tmp_path / "yaml", *TINY_YAML, *overrides)
-    assert flags == yaml and len(flags) == 2
-    assert_equal_models(load(tmp_path / "flags"), load(tmp_path / "yaml"))
-    ours, theirs = (load(tmp_path / door)["cfg"]["model"] for door in ("flags", "yaml"))
-    assert ours == theirs
-
-
 def test_pruned_checkpoint_resumes_and_validates(mlm_data, tmp_path):
     """Layers are pruned when loading; training resumes with the same flags, and validation runs without them."""
     deep = ["--encoder-layers", "4", "--sharing", "none", "--projected-dim", "8,6,4,2"]

@@ -10,6 +10,12 @@ from .test_model import build
 
 # Flags, the same as overrides of a YAML, and the kind of projection, sharing and k.
 VARIANTS = {
+    "architecture": (
+        "--arch linformer_roberta --encoder-layers 2 --sharing key-value --encoder-normalize-before",
+        "model._name=linformer_roberta +model.encoder_layers=2 model.sharing=key-value model.projected_dim=8 "
+        "model.encoder_normalize_before=true",
+        ("linear", "key-value", 8),
+    ),
     "k per layer": ("--projected-dim 8x1,4x1", "model.projected_dim=[8,4]", ("linear", "headwise", "8,4")),
     "k per head": (
         "--sharing none --projected-dim 8/4,4",

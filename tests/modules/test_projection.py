@@ -138,23 +138,9 @@ def test_forward_reads_no_tensor():
     assert E.reduce(torch.empty(1, 5, 4, device="meta", dtype=torch.bfloat16), E()).shape == (1, 3, 4)
 
 
-def lamb(parameters, lr, eps):
-    """The step of LAMB (You et al. 2020) without momentum: its norm is lr times that of a parameter other than 0."""
-
-    class Lamb(torch.optim.SGD):
-        def step(self):
-            for p in parameters:
-                update = p.grad / (p.grad.abs() + eps)
-                norm = p.data.norm()
-                p.data -= lr * (norm / update.norm() if norm else 1) * update
-
-    return Lamb(parameters, lr)
-
-
 OPTIMIZERS = {
     "SGD": lambda p, lr, eps: torch.optim.SGD(p, lr, momentum=0.9, weight_decay=0.1),
     "Adafactor, scale_parameter": lambda p, lr, eps: Adafactor(p, lr, relative_step=False, scale_parameter=True),
-    "LAMB": lamb,
 } | {
     name: lambda p, lr, eps, name=name: getattr(torch.optim, name)(p, lr, eps=eps, weight_decay=0.1)
     for name in ("Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RMSprop")

@@ -54,17 +54,15 @@ def test_evaluated_if_all_preconditions_hold():
     assert verdict(Rows(), "x", "x", ["k=16"], []).outcome == UNMEASURED
 
 
-@pytest.mark.parametrize("seeds, outcome", [(3, HOLDS), (2, UNDECIDED)])
-def test_three_seeds_of_every_model(seeds, outcome):
-    assert outcome_of(rows_of(roberta=ROBERTA, k_16={**LINFORMER, "bits": LINFORMER["bits"][:seeds]})) == outcome
+def test_three_seeds_of_every_model():
+    assert outcome_of(rows_of(roberta=ROBERTA, k_16={**LINFORMER, "bits": LINFORMER["bits"][:2]})) == UNDECIDED
 
 
-@pytest.mark.parametrize("at_equal_updates", [False, True])
 @pytest.mark.parametrize("highest, outcome", [(6.0, HOLDS), (6.01, UNDECIDED)])
-def test_roberta_is_two_bits_below_a_model_without_context(highest, outcome, at_equal_updates):
+def test_roberta_is_two_bits_below_a_model_without_context(highest, outcome):
     """With its worst seed."""
     rows = rows_of(roberta={"bits": [highest - 0.2, highest - 0.1, highest]}, k_16={"bits": [6.1, 6.2, 6.3], "k": 16})
-    assert outcome_of(rows, at_equal_updates=at_equal_updates) == outcome
+    assert outcome_of(rows) == outcome
 
 
 @pytest.mark.parametrize("at_equal_updates", [False, True])

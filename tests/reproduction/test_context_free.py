@@ -40,11 +40,6 @@ def test_a_special_symbol_by_hand():
     assert context_free.masked_bits(p, p, mask_idx=5) == pytest.approx(expected, abs=1e-12)
 
 
-def test_rule_of_thumb():
-    p = zipf(size := 4000)
-    assert context_free.masked_bits(p, p, size + 4) == pytest.approx(0.9 * entropy(p) + 0.2, abs=0.15)
-
-
 def test_another_text_costs_its_divergence_more():
     p, q = zipf(100), zipf(100)[np.r_[0:4, 103:3:-1, 104]]
     assert context_free.masked_bits(p, q, 104) > context_free.masked_bits(q, q, 104) + 1

@@ -100,15 +100,12 @@ def operations(linear: float, power: float):
             yield Row(metric="operations_per_token", value=value, model=name, n=n)
 
 
-WIDE = [rounds("microseconds_per_token", 1.0, 0.5, 2.0, model="m", n=n) for n in (1, 2, 4, 8)]
 rule(
     table_1,
     "time",
     (HOLDS, layer_times(0.149, 0.501)),
     (FAILS, layer_times(0.151, 0.501)),
     (UNDECIDED, layer_times(0.149, 0.499)),
-    (FAILS, layer_times(0.151, 0.499)),
-    (UNDECIDED, [*WIDE, *layer_times(0.0, 0.0)]),
 )
 rule(
     table_1,
@@ -116,12 +113,12 @@ rule(
     (HOLDS, operations(1.05, 0.91)),
     (FAILS, operations(1.051, 0.91)),
     (UNDECIDED, operations(1.05, 0.89)),
-    (FAILS, operations(1.06, 0.89)),
 )
 
 
 def test_the_exponent_is_between_extremes():
-    found = table_1.exponent(Rows(WIDE), "m")
+    rows = Rows(rounds("microseconds_per_token", 1.0, 0.5, 2.0, model="m", n=n) for n in (1, 2, 4, 8))
+    found = table_1.exponent(rows, "m")
     assert (found.value, found.low, found.high) == pytest.approx((1, -1, 3))
 
 
@@ -161,15 +158,13 @@ rule(
     (UNDECIDED, finetuned({QUARTER: None})),
     (UNDECIDED, finetuned({SCRATCH: None})),
     # every run, of three seeds
-    (HOLDS, finetuned({QUARTER: None}, *accuracies(QUARTER, 89.5, 0.5))),
     (UNDECIDED, finetuned({QUARTER: None}, *accuracies(QUARTER, 89.5, 0.51))),
-    (UNDECIDED, finetuned({QUARTER: None}, *accuracies(QUARTER, 89.5, 0.5, seeds=2))),
+    (UNDECIDED, finetuned({QUARTER: None}, *accuracies(QUARTER, 89.5, seeds=2))),
 )
 rule(
     table_2,
     "k",
     (FAILS, finetuned({HALF: 90.0, LAYERWISE: 90.0})),
-    (HOLDS, finetuned({HALF: 89.0, LAYERWISE: 90.01})),
     (HOLDS, finetuned({HALF: None, LAYERWISE: 90.01})),
     (UNDECIDED, finetuned({HALF: None, LAYERWISE: 90.0})),
 )
@@ -264,14 +259,7 @@ def heads(*layers):
             yield Row(metric="cumulative_share", value=value, source="m", layer=layer, head=head)
 
 
-rule(
-    figure_1,
-    "tail",
-    (HOLDS, heads([0.9, 0.75])),
-    (UNDECIDED, heads([0.9, 0.749])),
-    (UNDECIDED, heads([0.9, 0.5])),
-    (FAILS, heads([0.9, 0.499])),
-)
+rule(figure_1, "tail", (HOLDS, heads([0.9, 0.75])), (UNDECIDED, heads([0.9, 0.5])), (FAILS, heads([0.9, 0.499])))
 rule(
     figure_1,
     "layers",
@@ -281,13 +269,8 @@ rule(
     (HOLDS, heads(*3 * [[0.8]], [0.1], *3 * [[0.81]])),
 )
 PER_TOKEN = {"n": 1024, "baseline_n": 512}
-rule(
-    figure_2,
-    "",
-    (HOLDS, [rounds("time_per_token_ratio", 1.25, 1.0, 1.25, **PER_TOKEN)]),
-    (UNDECIDED, [rounds("time_per_token_ratio", 1.26, 1.0, 1.26, **PER_TOKEN)]),
-    (FAILS, [rounds("time_per_token_ratio", 1.3, 1.26, 1.3, **PER_TOKEN)]),
-)
+for low, high, outcome in ((1.0, 1.25, HOLDS), (1.26, 1.3, FAILS)):
+    rule(figure_2, "", (outcome, [rounds("time_per_token_ratio", high, low, high, **PER_TOKEN)]))
 
 
 def trained(values: dict[str, float], n: int = 64):
@@ -361,7 +344,6 @@ for norm, letter in (("spectral", "2"), ("frobenius", "F")):
         (HOLDS, within(norm, 0.9, 0.89)),
         (FAILS, within(norm, 0.89, 0.0)),
         (UNDECIDED, within(norm, 0.9, 0.9)),
-        (FAILS, within(norm, 0.89, 0.95)),
         (UNMEASURED, within(norm, 0.9, 0.89, k=64)),
     )
 for layerwise, outcome in ((1, HOLDS), (2, FAILS)):
@@ -471,19 +453,17 @@ def recalled(full=0.961, control=0.125, small=0.5, large=0.9):
             yield Row(metric="accuracy", value=value, low=value - 0.01, high=value + 0.01, **where)
 
 
-rule(recall, "full", (HOLDS, recalled()), (UNDECIDED, recalled(full=0.96)), (FAILS, recalled(full=0.94)))
+rule(recall, "full", (HOLDS, recalled()), (FAILS, recalled(full=0.94)))
 rule(
     recall,
     "control",
     (HOLDS, recalled(control=0.164)),
-    (UNDECIDED, recalled(control=0.17)),
     (FAILS, recalled(control=0.186)),
     (UNDECIDED, recalled(full=0.94)),
 )
 rule(
     recall,
     "k",
-    (HOLDS, recalled()),
     (HOLDS, recalled(large=0.491)),
     (FAILS, recalled(large=0.48)),
     (FAILS, recalled(small=0.125, large=0.125)),

@@ -38,12 +38,6 @@ def test_figure_3(panel, number):
             assert cfg.model.sharing == model.sharing
 
 
-def test_the_paper_has_these_k_and_n():
-    ks = {panel: [m.k for m in figure_3.models_of(panel, PAPER).values() if m.k and not m.start] for panel in "ab"}
-    assert ks == {"a": [64, 128, 256], "b": [128, 256, 512]}
-    assert {m.n for m in figure_3.models_of("d", PAPER).values()} == {512, 1024, 2048, 4096}
-
-
 def test_pretraining():
     """Every run of the paper once, each of ``configs/pretrain/run``."""
     jobs = array_jobs("pretraining", "runs", None, "cuda")

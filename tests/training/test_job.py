@@ -35,34 +35,6 @@ def test_tokens_per_update_are_preserved(processes, gpus, mlm_data):
     assert cfg.dataset.batch_size * cfg.task.tokens_per_sample * cfg.optimization.update_freq[0] * processes == 1 << 20
 
 
-def test_rejects_processes_that_do_not_divide_the_batch(mlm_data):
-    with pytest.raises(ValueError, match="128 micro-batches.*got 24; choose from 1, 2, 4, 8, 16, 32, 64, 128, "):
-        TrainingJob(BASE, (f"task.data={mlm_data}",), 24).cfg
-
-
-@pytest.mark.parametrize(
-    "overrides, expected",
-    [
-        ([], ["task.data is not set"]),
-        (["task.data=nowhere"], ["task.data needs ", "/nowhere"]),
-        (["task.data={data}:nowhere"], ["/nowhere/train.idx does not exist"]),
-        (["task.data={part}"], ["{part}", "train.bin does not exist"]),
-        (["task.data={data}", "checkpoint.save_dir=/tmp"], ["checkpoint.save_dir must be checkpoints", "got /tmp"]),
-        (["task.data={data}", "checkpoint.finetune_from_model=lost.pt"], ["finetune_from_model must ", "/lost.pt"]),
-        (["task.data={data}", "model.droput=0"], ["droput"]),
-    ],
-)
-def test_rejects_invalid_configurations_in_one_sentence(overrides, expected, mlm_data, tmp_path):
-    folders = {"data": mlm_data, "part": tmp_path / "part"}
-    folders["part"].mkdir()
-    for name in ("dict.txt", "train.idx"):
-        (folders["part"] / name).touch()
-    with pytest.raises(ValueError) as error:
-        TrainingJob(BASE, tuple(word.format(**folders) for word in overrides)).cfg
-    sentence = str(error.value)
-    assert all(part.format(**folders) in sentence for part in expected) and "\n" not in sentence, sentence
-
-
 def test_paths_are_made_absolute(mlm_data, tmp_path, monkeypatch):
     """Workers change to the run folder."""
     for name in ("start.pt", "teacher.pt"):

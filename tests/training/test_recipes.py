@@ -203,15 +203,6 @@ def test_gpus_and_lengths_do_not_change_tokens_per_update():
         assert f"n{cfg.task.tokens_per_sample}" == path.stem and tokens_per_update(cfg) == TOKENS
 
 
-def test_tiny_run():
-    cfg = compose_config(PRETRAIN / "run/tiny.yaml")
-    shape = build(cfg).encoder.sentence_encoder.config
-    assert (shape.layers, shape.embed_dim, shape.max_positions, shape.projected_dim) == (2, 128, 64, 32)
-    assert tokens_per_update(cfg) == 2048
-    assert shape.normalize_before and cfg.common.cpu and not cfg.common.fp16
-    assert cfg.lr_scheduler._name == "fixed" and cfg.optimization.lr == [0.001]  # constant, and above that of the base
-
-
 def test_finetuning_follows_robertas_recipe():
     cfg = compose_config(FINETUNE / "base.yaml")
     assert values(cfg, FINETUNING) == FINETUNING
