@@ -24,7 +24,7 @@ from .flops import AssumedValues, count_flops
 from .gpus import data_sheet_peak
 from .memory import DTYPES, peak_bytes, step_peak_bytes
 from .models import BUILDERS, CLASSIFY, FEATURES, MASKED_LM, NUM_CLASSES
-from .rows import HEAD_DIM, LINFORMERS, OURS, Case, Row, ratio, single, spread
+from .rows import HEAD_DIM, LINFORMERS, OURS, Case, Row, ratio, repeated, significant
 from .timing import choose_clock, is_out_of_memory, limit_memory, time_interleaved
 
 NO_MEMORY = "out of memory"
@@ -131,11 +131,11 @@ def inference(cases: Sequence[Case], tokens: int, setup: Setup, memory: bool = F
         runs, lost = _build_each(cases, build)
         seconds = setup.time(runs)
         peaks = {case: count_bytes(case) for case in seconds} if memory else {}
-    times = {case: [each / batches[case.n].numel() for each in rounds] for case, rounds in seconds.items()}
-    rows = []
-    for case, rounds in times.items():
-        per_token = spread(rounds, "microseconds per token", 1e6)
-        rows.append(Row(metric="microseconds_per_token", **case.keys, **per_token))
+    times = {case: [1e6 * each / batches[case.n].numel() for each in rounds] for case, rounds in seconds.items()}
+    rows = [
+        Row(metric="microseconds_per_token", unit="microseconds per token", **case.keys, **repeated(rounds))
+        for case, rounds in times.items()
+    ]
     return [*rows, *ratio_rows(times), *growth_rows(times), *byte_rows(peaks), *_lost_rows(cases, times, lost)]
 
 
@@ -163,12 +163,12 @@ def training(
     rows = []
     peak = data_sheet_peak(torch.cuda.get_device_name(), setup.dtype) if setup.device != "cpu" else None
     for case, rounds in seconds.items():
-        rates = spread([inputs[case][0].numel() / each for each in rounds], "tokens per second")
-        rows.append(Row(metric="tokens_per_second", **case.keys, **rates))
+        rates = repeated([inputs[case][0].numel() / each for each in rounds])
+        rows.append(Row(metric="tokens_per_second", unit="tokens per second", **case.keys, **rates))
         if peak:
             operations = step_operations(case, tokens, setup, positions)
-            used = spread([operations / (each * peak) for each in rounds], "share of the peak")
-            rows.append(Row(metric="utilization", **case.keys, **used))
+            used = repeated([operations / (each * peak) for each in rounds])
+            rows.append(Row(metric="utilization", unit="share of the peak", **case.keys, **used))
     rows += [*ratio_rows(seconds), *byte_rows(peaks), *_lost_rows(cases, seconds, lost)]
     phase = "pretraining" if positions is None else "finetuning"
     return [Row(row, phase=phase) for row in rows]
@@ -235,12 +235,12 @@ def growth_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
 def byte_rows(peaks: Mapping[Case, int]) -> Iterator[Row]:
     """Bytes, this project's over the others', and those with a local window over those without."""
     for case, size in peaks.items():
-        yield Row(metric="bytes", **case.keys, **single(size, "bytes"))
+        yield Row(metric="bytes", value=size, unit="bytes", **case.keys)
     ratios = [("bytes_share", case, other, other.model) for case, other in _pairs_with_others(peaks)]
     ratios += [("relative_bytes", case, other, "W = 0") for case, other in _pairs_without_window(peaks)]
     for metric, case, other, baseline in ratios:
-        share = single(peaks[case] / peaks[other], "ratio of bytes")
-        yield Row(metric=metric, **case.keys, baseline=baseline, **share)
+        share = significant(peaks[case] / peaks[other])
+        yield Row(metric=metric, value=share, unit="ratio of bytes", **case.keys, baseline=baseline)
 
 
 def _pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:

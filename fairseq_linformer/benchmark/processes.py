@@ -22,7 +22,7 @@ from ..machine import process_bytes
 from ..resources import PLUGIN
 from .measure import NO_MEMORY, Setup
 from .models import authors_folder, compression
-from .rows import HEAD_DIM, Case, Row, ratio, spread
+from .rows import HEAD_DIM, Case, Row, ratio, repeated
 from .timing import alternate
 
 SAMPLE_INTERVAL = 0.01
@@ -39,7 +39,7 @@ def processes(
         data: a task that ``prepare`` wrote, with this many ``classes``; None for random tokens.
     """
     rates: dict[Case, list[float]] = {case: [] for case in cases}
-    peaks: dict[Case, list[int]] = {case: [] for case in cases}
+    peaks: dict[Case, list[float]] = {case: [] for case in cases}
     words = {case: training_options(case, batch, updates, setup, None if data is None else classes) for case in cases}
     with TemporaryDirectory() as folder:
         if data is None:
@@ -53,11 +53,11 @@ def processes(
                 del rates[case], peaks[case]
                 continue
             rates[case].append(tokens_per_second(log, updates // 2))
-            peaks[case].append(peak)
+            peaks[case].append(peak / 2**20)
     rows = []
     for case in rates:
-        rows.append(Row(metric="tokens_per_second", **case.keys, **spread(rates[case], "tokens per second")))
-        rows.append(Row(metric="host_memory", **case.keys, **spread(peaks[case], "MiB", 2**-20)))
+        rows.append(Row(metric="tokens_per_second", unit="tokens per second", **case.keys, **repeated(rates[case])))
+        rows.append(Row(metric="host_memory", unit="MiB", **case.keys, **repeated(peaks[case])))
     for case, other in itertools.product(rates, rates):
         if case.model != "ours" or other.model == "ours":
             continue

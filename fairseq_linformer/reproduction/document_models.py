@@ -21,7 +21,7 @@ from torch import Tensor
 from ..benchmark.encoders import build_transformer
 from ..benchmark.models import BIGBIRD_FULL, FEATURES
 from ..benchmark.models import BUILDERS as PEERS
-from ..benchmark.timing import time_interleaved
+from ..benchmark.timing import choose_clock, time_interleaved
 from ..config import LinformerConfig
 from ..machine import process_bytes
 
@@ -94,7 +94,7 @@ def count_documents(n: int, sizes: Sizes) -> int:
 
 @torch.inference_mode()
 def time_models(
-    names: Sequence[str], n: int, sizes: Sizes, rounds: int, clock: str, graphs: Path, warm_up: int = 1
+    names: Sequence[str], n: int, sizes: Sizes, rounds: int, graphs: Path, warm_up: int = 1
 ) -> dict[str, list[float]]:
     """Seconds of each model in each round, on the same (B, n) tokens.
 
@@ -106,7 +106,7 @@ def time_models(
         call = build_call(name, n, sizes, graphs)
         call(tokens[:1, :WARM_UP])
         runs[name] = partial(call, tokens)
-    return time_interleaved(runs, rounds, warm_up=warm_up, clock=clock)
+    return time_interleaved(runs, rounds, warm_up=warm_up, clock=choose_clock("cpu"))
 
 
 def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:

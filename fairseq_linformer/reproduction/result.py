@@ -7,13 +7,15 @@ same part; git keeps the earlier one.
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
-from ..benchmark.rows import Row, significant
+from ..benchmark.rows import Row
+from ..benchmark.rows import repeated as repeated
+from ..benchmark.rows import significant as significant
 from ..files import open_atomic, read_json
 from ..machine import provenance
 
@@ -132,13 +134,6 @@ def read(path: Path) -> list[Result]:
 
 
 # Rows
-
-
-def repeated(values: Sequence[float], average: Callable[[Sequence[float]], float] = median) -> dict[str, Any]:
-    """``value`` (the median, or another average), ``low``, ``high`` and ``repetitions`` of a row, in six digits."""
-    rounded = [significant(value) for value in values]
-    found = {"value": significant(average(rounded))}
-    return found | {"low": min(rounded), "high": max(rounded), "repetitions": len(rounded)} if rounded[1:] else found
 
 
 def mean_in_words(values: Sequence[float], decimals: int) -> str:

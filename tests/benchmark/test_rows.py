@@ -2,18 +2,13 @@
 
 import pytest
 
-from fairseq_linformer.benchmark.rows import Case, Row, ratio, single, spread
+from fairseq_linformer.benchmark.rows import Case, Row, ratio
 
 
 def test_keys_are_attributes():
     row = Row(metric="bits", value=2.0, low=1.0, high=3.0, n=16)
     assert (row.value, row.low, row.high, row.n, row.k) == (2.0, 1.0, 3.0, 16, None)
     assert (Row(value=1.0).low, Row(value=1.0).high) == (1.0, 1.0)
-
-
-def test_spread_of_rounds():
-    assert spread([1.0, 5.0, 2.0], "s", 10) == {"value": 20.0, "unit": "s", "low": 10.0, "high": 50.0, "repetitions": 3}
-    assert spread([1.234567], "s") == single(1.234567, "s") == {"value": 1.2346, "unit": "s"}
 
 
 def test_ratios_are_computed_within_rounds():

@@ -22,7 +22,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ...benchmark.timing import choose_clock, num_threads
+from ...benchmark.timing import num_threads
 from ...checkpoints.files import ONNX_GRAPH
 from ...checkpoints.onnx_export import check_packages, to_onnx
 from ...data.tokenizer_files import DICTIONARY
@@ -76,7 +76,7 @@ def run_speed(scale: str, inputs: Inputs) -> Result:
         for n in sizes["lengths"]:
             models.write_graphs(Path(folder), n, sizes)
             names = list(dict.fromkeys(name for pair in PAIRS for name in pair))
-            seconds = models.time_models(names, n, sizes, sizes["rounds"], choose_clock("cpu"), Path(folder))
+            seconds = models.time_models(names, n, sizes, sizes["rounds"], Path(folder))
             for int8, others in COMPARED.items():
                 rows += ratio_rows(seconds, [int8], others, n=n)
     return Result("speed", scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})

@@ -17,14 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...benchmark.rows import single
-from ...benchmark.timing import choose_clock, num_threads
+from ...benchmark.timing import num_threads
 from ...checkpoints.onnx_export import check_packages
 from .. import document_models as models
-from ..benchmarks import rate_rows, ratio_rows
+from ..benchmarks import ratio_rows
 from ..display import Panel, Table, pivot
 from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
-from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join
+from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated, significant
 from ..statistics import UNDECIDED, Check, Verdict, decide, every_round_at_least
 
 TITLE = "Long documents"
@@ -53,24 +52,25 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     check_packages("long-documents")
     sizes, rows = SIZES[scale], Rows()
     with num_threads(sizes["threads"]):
-        clock = choose_clock("cpu")
         for n, rounds in zip(sizes["lengths"], sizes["rounds"]):
-            rows += measure_length(n, rounds, sizes, clock)
+            rows += measure_length(n, rounds, sizes)
     return Result(part, scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})
 
 
-def measure_length(n: int, rounds: int, sizes: dict[str, Any], clock: str) -> list[Row]:
+def measure_length(n: int, rounds: int, sizes: dict[str, Any]) -> list[Row]:
     """Times of all models in turn, then the memory of each."""
     found: list[Row] = []
-    names = models.measured_models(n)
+    names, documents = models.measured_models(n), models.count_documents(n, sizes)
     with TemporaryDirectory() as folder:
         graphs = Path(folder)
         models.write_graphs(graphs, n, sizes)
-        seconds = models.time_models(names, n, sizes, rounds, clock, graphs, int(n <= LONGEST_WITH_WARM_UP))
+        seconds = models.time_models(names, n, sizes, rounds, graphs, int(n <= LONGEST_WITH_WARM_UP))
         for name in names:
             added = models.measure_memory(name, n, sizes, graphs)
-            found.append(Row(metric=PER_TOKEN, model=name, n=n, **single(added / n, "bytes per token")))
-    found += rate_rows(seconds, models.count_documents(n, sizes), "documents", n=n)
+            found.append(Row(metric=PER_TOKEN, model=name, n=n, value=significant(added / n), unit="bytes per token"))
+    for name, times in seconds.items():
+        rates = repeated([documents / each for each in times])
+        found.append(Row(metric=RATE, unit="documents per second", model=name, n=n, **rates))
     return [*found, *ratio_rows(seconds, models.OURS, OTHERS, n=n)]
 
 
