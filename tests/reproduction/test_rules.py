@@ -405,28 +405,27 @@ for part, better, worse in (
     rule(initialization, part, (HOLDS, trained(better)), (FAILS, trained(better | worse)), part=part)
 
 
-def share(model: str, n: int, value: float) -> list[Row]:
-    """The last of two layers has the value."""
-    return [Row(metric="surviving_variance", value=v, model=model, n=n, layer=i) for i, v in ((1, 0.1), (2, value))]
+def share(model: str, n: int, value: float) -> Row:
+    return Row(metric="surviving_variance", value=value, model=model, n=n)
 
 
 def untrained(near: float = 0.8, control: float = 0.6):
     values = {"k=128, W=4": 0.7, "k=128, W=16": near, "k=1, W=4": control, "k=1, W=16": 0.6}
-    return [row for name, value in values.items() for row in share(name, 512, value)]
+    return [share(name, 512, value) for name, value in values.items()]
 
 
 def short(graded: float, longest: float):
     """Staggered windows keep 0.9 at every length."""
     for n in distillation.SIZES["encoder"]["inputs"]:
         for window in (0, 16):
-            yield from share(f"staggered, W={window}", n, 0.9)
-            yield from share(f"graded, W={window}", n, longest if n == 512 else graded)
+            yield share(f"staggered, W={window}", n, 0.9)
+            yield share(f"graded, W={window}", n, longest if n == 512 else graded)
 
 
 def curves(last: float = 0.9, control: float = 0.7, missing: str = ""):
     for each in distillation.SIZES["encoder"]["distilled"]:
         if (name := distillation.curve_label(each)) != missing:
-            yield from share(name, each.n, control if each.k == 1 else last)
+            yield share(name, each.n, control if each.k == 1 else last)
 
 
 ON = {"scale": "encoder"}

@@ -15,7 +15,7 @@ prototype's numbers were known.)
 missing and no other one fails. (Runs of 0.8 million tokens with 0.835 and 0.899 at k = 32 were known.)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -102,7 +102,7 @@ def conversions(part: str, sizes: dict[str, Any]) -> list[tuple[str, Model, tupl
 
 
 def run_converted(part: str, scale: str, inputs: Inputs) -> Result:
-    """The share of each layer's variance that untrained Linformers keep."""
+    """The share of the variance of the last layer that untrained Linformers keep."""
     sizes, rows = SIZES[scale], Rows()
     shard, models = find_shards(inputs.text)[0], conversions(part, sizes)
     encoder = open_encoder(inputs.encoder, max(model.n for _, model, _ in models), folder_of(scale, inputs))
@@ -113,7 +113,7 @@ def run_converted(part: str, scale: str, inputs: Inputs) -> Result:
             write_checkpoint(convert(checkpoint, model), student)
             for n in lengths:
                 shares = explained_variance(encoder, student, shard, n, sizes["tokens"])
-                rows += share_rows(shares, model=name, n=n, k=model.k)
+                rows.append(share_row(shares[-1], name, n, model.k))
             student.unlink()
     configuration = {"encoder": checkpoint["provenance"]["imported"], "tokens": sizes["tokens"]}
     return Result(part, scale, rows, environment(inputs, describe_text(inputs.text)), configuration)
@@ -123,12 +123,8 @@ def folder_of(scale: str, inputs: Inputs) -> Path:
     return inputs.runs.absolute() / scale / "distillation"
 
 
-def share_rows(shares: Iterable[float], **where: Any) -> list[Row]:
-    """A row per layer."""
-    return [
-        Row(metric=METRIC, value=significant(share), unit="share of variance", layer=layer, **where)
-        for layer, share in enumerate(shares, 1)
-    ]
+def share_row(share: float, model: str, n: int, k: int | None) -> Row:
+    return Row(metric=METRIC, value=significant(share), unit="share of variance", model=model, n=n, k=k)
 
 
 def run_distilled(model: Model, scale: str, inputs: Inputs) -> Result:
@@ -147,11 +143,9 @@ def run_distilled(model: Model, scale: str, inputs: Inputs) -> Result:
     shares = {0: report["variance_before"]}
     shares |= {int(update) * per_update: each for update, each in report["variance_at"].items()}
     shares[report["tokens_at_most"]] = report["variance_after"]
-    name = curve_label(model)
-    rows = Rows(share_rows(report["variance_after"], model=name, n=model.n, k=model.k))
-    for layer in range(1, len(report["variance_after"]) + 1):
-        points = [(tokens, significant(each[layer - 1])) for tokens, each in shares.items()]
-        rows.append(Row(metric=CURVE_METRIC, model=name, n=model.n, layer=layer, points=points))
+    name, points = curve_label(model), [(tokens, significant(each[-1])) for tokens, each in shares.items()]
+    curve = Row(metric=CURVE_METRIC, model=name, n=model.n, points=points)
+    rows = Rows([share_row(report["variance_after"][-1], name, model.n, model.k), curve])
     imported = read_checkpoint(encoder)["provenance"]["imported"]
     configuration = {"model": asdict(model), "distillation": training, "encoder": imported}
     circumstances = training_environment([Trained(out / RUN, model)], inputs)
@@ -171,11 +165,9 @@ CLAIMS = {
 }
 
 
-def last_layer(results: Sequence[Result], *parts: str) -> Rows:
-    """The rows of the last layer, of parts that begin with these words."""
-    rows = join(result for result in results if result.part.startswith(parts))
-    depth = max((row.layer for row in rows), default=0)
-    return Rows(row for row in rows if row.layer == depth)
+def rows_of(results: Sequence[Result], part: str) -> Rows:
+    """The rows of all parts that begin with this word."""
+    return join(result for result in results if result.part.startswith(part))
 
 
 def keeps(rows: Rows, n: int, model: str, least: float) -> Check:
@@ -198,7 +190,7 @@ def keeps_more(rows: Rows, n: int, model: str, other: str, loss: float = 0.0) ->
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     sizes = SIZES[results[0].scale] if results else SIZES["encoder"]
-    untrained, short, curve = (last_layer(results, part) for part in (UNTRAINED, SHORT, CURVE))
+    untrained, short, curve = (rows_of(results, part) for part in (UNTRAINED, SHORT, CURVE))
     lengths = sorted({row.n for row in untrained})
     *shorter, longest = sizes["inputs"]
     windows = sizes["windows"] if short else ()
@@ -229,7 +221,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    untrained, short, curve = (last_layer(results, part) for part in (UNTRAINED, SHORT, CURVE))
+    untrained, short, curve = (rows_of(results, part) for part in (UNTRAINED, SHORT, CURVE))
     curves, found = curve.select(CURVE_METRIC), pivot("Untrained, staggered", untrained, "model", "n", decimals)
     found += pivot("Short inputs, by tokens", short, "n", "model", decimals)
     if curves:
