@@ -28,10 +28,3 @@ def test_finetuned_models_grow_by_doubling(name):
     assert {model.n for model in sizes["linformers"]} <= {lengths[-1], 2 * lengths[-1]}
     first = sizes["linformers"][0]
     assert {first.n // 2, first.sharing} == {first.k, "headwise"} and list(sizes["epochs"]) == list(NAMES)
-
-
-def test_finetuning_at_the_gpu_scale_is_in_the_grid_of_roberta():
-    """Rates and batches of Liu et al. 2019, Table 10. Pretrained at the paper's n, at the rate of other experiments."""
-    gpu = SIZES["gpu"]
-    assert gpu["finetuning"] == (2e-5, 32)
-    assert gpu["stages"][-1][0] == 512 and gpu["lr"] == SCALES["gpu"].lr

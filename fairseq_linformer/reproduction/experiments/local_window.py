@@ -18,7 +18,7 @@ from functools import partial
 
 from ...benchmark.measure import inference, training
 from ...benchmark.rows import Case
-from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
+from ..benchmarks import CPU, SMOKE, run_benchmark
 from ..comparison import at_most, bits_by_seed, perplexity_table, pretrain, verdict
 from ..display import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, in_words, join
@@ -32,13 +32,16 @@ QUALITY = "quality"
 COST = ("step, k = 128", "step, k = 256", "inference, k = 128", "inference, k = 256")
 PARTS: Parts = {
     "smoke": {QUALITY: ("data",), "step, k = 8": (), "inference, k = 8": ()},
-    **{scale: {QUALITY: ("data",), **dict.fromkeys(COST, ())} for scale in ("cpu", "gpu")},
+    "cpu": {QUALITY: ("data",), **dict.fromkeys(COST, ())},
 }
 LOCAL_WINDOWS, WIDEST = (0, 4, 16), 16
 K_DIVISORS = (8, 4, 2)
 MAX_RATIO = 1.1
 MAX_STEP, MAX_BYTES, MAX_PER_TOKEN = 1.15, 1.25, 1.15
-ROUNDS = 7
+SIZES = {"smoke": ((32, 64), SMOKE, 1), "cpu": ((512, 16384), replace(CPU, rounds=7), 12)}
+"""Of the cost: lengths of inference, of which the first is that of a step; setup; and layers of a step."""
+BATCH = 4
+"""Sentences of a step."""
 
 
 def label(k: int, local_window: int) -> str:
@@ -65,18 +68,14 @@ def models_by_window(n: int) -> dict[str, Model]:
 def run_cost(part: str, scale: str, inputs: Inputs) -> Result:
     """Steps of the base model, or inference of two of its layers at a fixed number of tokens."""
     phase, k = part.split(", k = ")
-    setup = replace({"smoke": SMOKE, "cpu": CPU, "gpu": GPU}[scale], rounds=2 if scale == "smoke" else ROUNDS)
+    lengths, setup, layers = SIZES[scale]
     if phase == "step":
-        n, batch = {"smoke": (32, 2), "cpu": (512, 4), "gpu": (512, 64)}[scale]
-        cases = [Case("linformer", n, int(k), window) for window in LOCAL_WINDOWS]
-        setup = setup if scale == "smoke" else replace(setup, layers=12)
-        timed = partial(training, cases=cases, tokens=batch * n, setup=setup)
+        lengths = lengths[:1]
+        timed = partial(training, tokens=BATCH * lengths[0], setup=replace(setup, layers=layers))
     else:
-        lengths = (32, 64) if scale == "smoke" else (512, 16384)
-        cases = [Case("linformer", n, int(k), window) for n in lengths for window in LOCAL_WINDOWS]
-        setup = replace(setup, vocabulary=1000, layers=min(setup.layers, 2))
-        timed = partial(inference, cases=cases, tokens=max(lengths), setup=setup)
-    result = run_benchmark(part, scale, "local_window", [timed], inputs)
+        timed = partial(inference, tokens=lengths[-1], setup=replace(setup, vocabulary=1000))
+    cases = [Case("linformer", n, int(k), window) for n in lengths for window in LOCAL_WINDOWS]
+    result = run_benchmark(part, scale, "local_window", [partial(timed, cases=cases)], inputs)
     compared = ("relative_time", "relative_bytes", "time_per_token_ratio")
     where = {"phase": "training step" if phase == "step" else "inference"}
     result.rows = Rows(

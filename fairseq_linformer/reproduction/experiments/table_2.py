@@ -66,11 +66,6 @@ def label(model: Model) -> str:
     return ROBERTA if model.k is None else f"n={model.n}, k={model.k}, {model.sharing}"
 
 
-def _linformers(n: int, ks: tuple[int, int], longer_k: int) -> tuple[Model, ...]:
-    """The paper's models: two k with each sharing, and one model of twice the n."""
-    return (*(Model(n, k, sharing) for k in ks for sharing in SHARINGS), Model(2 * n, longer_k))
-
-
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {
         "stages": ((8, 3), (16, 3)),
@@ -84,17 +79,9 @@ SIZES: dict[str, dict[str, Any]] = {
         "stages": ((16, 2000), (32, 400), (64, 4000), (128, 5000)),
         "last": 1500,
         "lr": 2e-3,
-        "linformers": _linformers(128, (64, 32), 64),
+        "linformers": (*(Model(128, k, sharing) for k in (64, 32) for sharing in SHARINGS), Model(256, 64)),
         "finetuning": (5e-4, 32),
         "epochs": {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
-    },
-    "gpu": {
-        "stages": ((128, 20000), (256, 1000), (512, 4000)),
-        "last": 2000,
-        "lr": 1e-3,
-        "linformers": _linformers(512, (256, 128), 256),
-        "finetuning": (2e-5, 32),
-        "epochs": dict.fromkeys(NAMES, 3),
     },
 }
 """Of the small models. ``stages``: (n, updates) of RoBERTa, from scratch and then growing; the last n is its own.
@@ -155,7 +142,6 @@ PARTS: Parts = {
     "smoke": small_parts("smoke") | _ON_ENCODER["smoke"],
     "cpu": small_parts("cpu"),
     "encoder": _ON_ENCODER["encoder"],
-    "gpu": small_parts("gpu"),
     "paper": {f"{task}: {each}": ("tasks",) for each in PAPER_MODELS for task in NAMES},
 }
 """Each is named by its task and its model."""
