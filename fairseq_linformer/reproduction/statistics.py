@@ -80,18 +80,19 @@ class Estimate:
         return f"{self.text}: {self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
     def at_most(self, limit: float) -> Check:
-        return self.within(-math.inf, limit, f"≤ {limit:g}")
+        return self.within(-math.inf, limit)
 
     def more_than(self, limit: float) -> Check:
         outcome = HOLDS if self.low > limit else FAILS if self.high <= limit else UNDECIDED
         return Check(outcome, f"{self}; needs > {limit:g}")
 
-    def within(self, least: float, most: float, needs: str = "") -> Check:
+    def within(self, least: float, most: float) -> Check:
         if least <= self.low and self.high <= most:
             outcome = HOLDS
         else:
             outcome = FAILS if self.low > most or self.high < least else UNDECIDED
-        return Check(outcome, f"{self}; needs {needs or f'{least:.3g} to {most:.3g}'}")
+        needs = f"≤ {most:g}" if least == -math.inf else f"{least:.3g} to {most:.3g}"
+        return Check(outcome, f"{self}; needs {needs}")
 
 
 def ratio_of_extremes(a: Row | Estimate, b: Row | Estimate, text: str) -> Estimate:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from ...benchmark.measure import inference, training
+from ...benchmark.measure import Setup, inference, training
 from ...benchmark.rows import Case
 from ..benchmarks import CPU, SMOKE, run_benchmark
 from ..comparison import at_most, bits_by_seed, perplexity_table, pretrain, verdict
@@ -38,7 +38,10 @@ LOCAL_WINDOWS, WIDEST = (0, 4, 16), 16
 K_DIVISORS = (8, 4, 2)
 MAX_RATIO = 1.1
 MAX_STEP, MAX_BYTES, MAX_PER_TOKEN = 1.15, 1.25, 1.15
-SIZES = {"smoke": ((32, 64), SMOKE, 1), "cpu": ((512, 16384), replace(CPU, rounds=7), 12)}
+SIZES: dict[str, tuple[tuple[int, ...], Setup, int]] = {
+    "smoke": ((32, 64), SMOKE, 1),
+    "cpu": ((512, 16384), replace(CPU, rounds=7), 12),
+}
 """Of the cost: lengths of inference, of which the first is that of a step; setup; and layers of a step."""
 BATCH = 4
 """Sentences of a step."""
