@@ -130,7 +130,7 @@ def test_the_exponent_is_between_extremes():
 
 def accuracies(model: str, value: float, spread: float = 0.0, tasks=table_2.NAMES, n=512, seeds=3):
     for task in tasks:
-        at = {"model": model, "task": task, "split": "valid", "n": n}
+        at = {"model": model, "task": task, "n": n}
         yield Row(metric="accuracy", value=value, low=value - spread, high=value + spread, repetitions=seeds, **at)
         yield Row(metric="majority", value=50.0, **at)
         yield Row(metric="rows", value=10000, **at)

@@ -85,10 +85,10 @@ def run_speed(scale: str, inputs: Inputs) -> Result:
 def run_accuracy(task: str, scale: str, inputs: Inputs) -> Result:
     """Export the finetuned models of Table 2, which are trained unless they exist."""
     model = MODELS[scale]
-    checkpoints, results = table_2.finetune_encoder(task, model, model.n, scale, inputs)
+    checkpoints, results = table_2.finetune_encoder(task, model, scale, inputs)
     found = [measure_exports(checkpoint, task_folder(task, model.n, inputs)) for checkpoint in checkpoints]
     result = result_of(task, scale, task, model.label, results, inputs, {"model": model.label})
-    at = {"task": task, "n": model.n, "k": model.k, "split": "valid"}
+    at = {"task": task, "n": model.n, "k": model.k}
     rows = [
         Row(metric=metric, model=name, unit=unit, **repeated([each[metric, name, unit] for each in found]), **at)
         for metric, name, unit in found[0]
