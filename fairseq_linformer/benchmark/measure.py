@@ -139,14 +139,12 @@ def inference(cases: Sequence[Case], tokens: int, setup: Setup, memory: bool = F
     return [*rows, *ratio_rows(times), *growth_rows(times), *byte_rows(peaks), *_lost_rows(cases, times, lost)]
 
 
-def training(
-    cases: Sequence[Case], tokens: int, setup: Setup, positions: int | None = None, memory: bool = True
-) -> list[Row]:
-    """Steps (forward, backward, AdamW) of batches of about ``tokens`` tokens, interleaved.
+def training(cases: Sequence[Case], tokens: int, setup: Setup, positions: int | None = None) -> list[Row]:
+    """Steps (forward, backward, AdamW) of batches of about ``tokens`` tokens, interleaved; then the peak bytes of a
+    forward and backward pass of each model.
 
     Args:
         positions: of the models, which are finetuned on shorter inputs; None to pretrain at n.
-        memory: then also count the peak bytes of a forward and backward pass of each model.
     """
     task = MASKED_LM if positions is None else CLASSIFY
     inputs = {case: setup.step_inputs(case.n, tokens, task) for case in cases}
@@ -158,8 +156,7 @@ def training(
         steps, lost = _build_each(cases, lambda case: build_step(build_model(case), inputs[case]))
         seconds = setup.time(steps)
         del steps  # with the memory of their optimizers
-        counted = seconds if memory else ()
-        peaks = {case: step_peak_bytes(build_model(case), inputs[case], setup.device) for case in counted}
+        peaks = {case: step_peak_bytes(build_model(case), inputs[case], setup.device) for case in seconds}
     rows = []
     peak = data_sheet_peak(torch.cuda.get_device_name(), setup.dtype) if setup.device != "cpu" else None
     for case, rounds in seconds.items():
