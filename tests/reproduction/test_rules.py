@@ -533,10 +533,10 @@ for low, outcome in ((1.5, HOLDS), (1.49, FAILS)):
     rows = [rounds("time_ratio", 2.0, low, model=m, baseline=other, n=512) for m, other in int8.PAIRS]
     rule(int8, "speed", (outcome, rows), part="speed")
 for part, limits in {"training": [1.12, 2.4, 0.9091, 1.2, 0.75], "finetuning": [2.0, 0.85], "inference": [5.3]}.items():
-    for limit, (metric, where, _, most) in zip(limits, speed.BOUNDS[part], strict=True):
-        step = -0.01 if most < 1 else 0.01
+    for limit, (metric, baseline, n, _) in zip(limits, speed.BOUNDS[part], strict=True):
+        step, where = (-0.01 if metric == "bytes_share" else 0.01), {"model": "ours", "baseline": baseline, "n": n}
         for value, outcome in ((limit + step, HOLDS), (limit - step, FAILS)):
-            rule(speed, part, (outcome, [rounds(metric, value, 0.1, 9.0, model="ours", **where)]), part=part)
+            rule(speed, part, (outcome, [rounds(metric, value, 0.1, 9.0, **where)]), part=part)
 
 
 @pytest.mark.parametrize("module, claim, outcome, result", RULES)
