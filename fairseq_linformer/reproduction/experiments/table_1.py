@@ -25,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ...benchmark.encoders import build_transformer
 from ...benchmark.flops import count_flops
 from ...benchmark.measure import Setup, inference, make_cases
-from ...config import LinformerConfig
+from ...benchmark.rows import Case
 from ...modules import LinformerEncoder
 from .. import paper
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
@@ -65,10 +65,10 @@ TIMED = {
     "gpu": Timed(COMPARED, (512, 1024, 2048, 4096, 8192, 16384), 256, GPU),
 }
 COUNTED = {
-    "smoke": (64, 2, 16, (64, 128, 256)),
-    "cpu": (768, 12, 256, (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)),
+    "smoke": (Setup(layers=1, embed_dim=64), 16, (64, 128, 256)),
+    "cpu": (Setup(layers=1), 256, tuple(2**i for i in range(9, 17))),
 }
-"""Width, heads, k and lengths of the layer whose operations are counted."""
+"""Setup, k and lengths of the layer whose operations are counted."""
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
@@ -81,21 +81,10 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     return Result(part, scale, rows, environment(inputs, "none: shapes"))
 
 
-def count_operations(width: int, heads: int, k: int, lengths: Sequence[int]) -> Iterator[Row]:
+def count_operations(setup: Setup, k: int, lengths: Sequence[int]) -> Iterator[Row]:
     """Operations per token of one layer's forward pass."""
     for n in lengths:
-        config = LinformerConfig(
-            vocab_size=8,
-            max_positions=n,
-            projected_dim=k,
-            sharing="layerwise",
-            layers=1,
-            embed_dim=width,
-            ffn_embed_dim=4 * width,
-            attention_heads=heads,
-            dropout=0.0,
-            attention_dropout=0.0,
-        )
+        config = setup.config(Case("linformer", n, k))
         for model, build in (("linformer", LinformerEncoder), ("transformer", lambda c: build_transformer(c, "eager"))):
             # Shapes without memory. PyTorch counts no operations of a fused kernel.
             with FakeTensorMode(), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
