@@ -37,7 +37,12 @@ PARTS: Parts = {
 LOCAL_WINDOWS, WIDEST = (0, 4, 16), 16
 K_DIVISORS = (8, 4, 2)
 MAX_RATIO = 1.1
-MAX_STEP, MAX_BYTES, MAX_PER_TOKEN = 1.15, 1.25, 1.15
+MAX_COST = {
+    ("relative_time", "training step"): 1.15,
+    ("relative_bytes", "training step"): 1.25,
+    ("time_per_token_ratio", "inference"): 1.15,
+}
+"""By metric and phase."""
 SIZES: dict[str, tuple[tuple[int, ...], Setup, int]] = {
     "smoke": ((32, 64), SMOKE, 1),
     "cpu": ((512, 16384), replace(CPU, rounds=7), 12),
@@ -107,15 +112,10 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 def cost_checks(rows: Rows) -> list[Check]:
     if not rows:
         return []
-    limits = {
-        ("relative_time", "training step"): MAX_STEP,
-        ("relative_bytes", "training step"): MAX_BYTES,
-        ("time_per_token_ratio", "inference"): MAX_PER_TOKEN,
-    }
     found = {(row.metric, row.phase) for row in rows}
-    checks = [Check(UNDECIDED, f"{' of '.join(each)} is not measured") for each in limits if each not in found]
+    checks = [Check(UNDECIDED, f"{' of '.join(each)} is not measured") for each in MAX_COST if each not in found]
     for row in rows:
-        limit = limits.get((row.metric, row.phase))
+        limit = MAX_COST.get((row.metric, row.phase))
         if row.model == f"W={WIDEST}" and limit is not None:
             text = f"{row.phase}, n={row.n}, k={row.k}: {row.metric.replace('_', ' ')} {in_words(row)}"
             checks.append(decide(row.value <= limit, f"{text}; needs ≤ {limit:g}"))
