@@ -33,7 +33,7 @@ GRAPHS = (ONNX, INT8, WINDOWED_ONNX, WINDOWED_INT8)
 OURS = (LINFORMER, EVERY_POSITION, ONNX, INT8, WINDOWED, WINDOWED_ONNX, WINDOWED_INT8)
 OTHERS = (TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD)
 WARM_UP = 1024
-"""Most tokens of the pass that loads libraries, before memory or time is measured."""
+"""Most tokens of the pass that loads libraries, before memory is measured."""
 FIRST_TOKEN = 5
 """Random tokens begin after the special symbols."""
 Sizes = dict[str, Any]
@@ -93,20 +93,11 @@ def count_documents(n: int, sizes: Sizes) -> int:
 
 
 @torch.inference_mode()
-def time_models(
-    names: Sequence[str], n: int, sizes: Sizes, rounds: int, graphs: Path, warm_up: int = 1
-) -> dict[str, list[float]]:
-    """Seconds of each model in each round, on the same (B, n) tokens.
-
-    Args:
-        warm_up: rounds that come first and are not recorded.
-    """
-    tokens, runs = build_tokens(count_documents(n, sizes), n, sizes), {}
-    for name in names:
-        call = build_call(name, n, sizes, graphs)
-        call(tokens[:1, :WARM_UP])
-        runs[name] = partial(call, tokens)
-    return time_interleaved(runs, rounds, warm_up=warm_up, clock=choose_clock("cpu"))
+def time_models(names: Sequence[str], n: int, sizes: Sizes, rounds: int, graphs: Path) -> dict[str, list[float]]:
+    """Seconds of each model in each round, on the same (B, n) tokens; a round that is not recorded comes first."""
+    tokens = build_tokens(count_documents(n, sizes), n, sizes)
+    runs = {name: partial(build_call(name, n, sizes, graphs), tokens) for name in names}
+    return time_interleaved(runs, rounds, clock=choose_clock("cpu"))
 
 
 def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:

@@ -153,7 +153,7 @@ def join(results: Iterable[Result]) -> Rows:
     return Rows(row for result in results for row in result.rows)
 
 
-def in_words(row: Row | None, digits: int = 3, factor: float = 1.0, unit: str = "") -> str:
+def in_words(row: Row | None, digits: int = 3) -> str:
     """The value of a row and its extremes, for a cell of a table; a dash if there is none.
 
     >>> in_words(Row(value=1.25, low=1.0, high=1.5)), in_words(None)
@@ -162,11 +162,7 @@ def in_words(row: Row | None, digits: int = 3, factor: float = 1.0, unit: str = 
     if row is None:
         return "-"
     value, low, high = (
-        f"{factor * each:,.{_digits(factor * each, digits)}g}" for each in (row.value, row.low, row.high)
+        f"{each:,.{max(digits, math.ceil(math.log10(abs(each) + 1)))}g}"  # integers in full, without an exponent
+        for each in (row.value, row.low, row.high)
     )
-    return value + unit + f" [{low}, {high}]" * ("low" in row)
-
-
-def _digits(value: float, digits: int) -> int:
-    """Integers in full, without an exponent."""
-    return max(digits, math.ceil(math.log10(abs(value) + 1)))
+    return value + f" [{low}, {high}]" * ("low" in row)
