@@ -23,7 +23,7 @@ from .display import Panel, Table
 from .result import Inputs, Result, Row, Rows, in_words, repeated
 from .run import Model, Run, Trained, train_runs, training_environment
 from .scales import SCALES, Scale
-from .statistics import HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, geometric_mean, ratio_of_extremes
+from .statistics import HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, ratio_of_extremes, student_interval
 from .text import find_shards
 
 ROBERTA_BITS, MODEL_BITS = 2.0, 1.0
@@ -79,9 +79,7 @@ def score_models(
 
 def score_rows(label: str, model: Model, scores: Sequence[Mapping[str, float]]) -> list[Row]:
     """Perplexity and bits over the seeds, and the bits of each seed."""
-    where = {"model": label, "n": model.n}
-    if model.k is not None:
-        where |= {"k": model.k, "sharing": model.sharing}
+    where = {"model": label, "n": model.n} | ({} if model.k is None else {"k": model.k})
     rows = [
         Row(metric=metric, unit=metric, **repeated([score[metric] for score in scores]), **where)
         for metric in ("perplexity", "bits")
@@ -95,17 +93,18 @@ def score_rows(label: str, model: Model, scores: Sequence[Mapping[str, float]]) 
 
 
 def bits_by_seed(rows: Rows, model: str) -> dict[int, float]:
-    """Bits per predicted token by seed, in ascending order."""
-    found = {row.seed: row.value for row in rows.select("bits", model=model) if row.seed is not None}
-    return {seed: found[seed] for seed in sorted(found)}
+    """Bits per predicted token by seed."""
+    return {row.seed: row.value for row in rows.select("bits", model=model) if row.seed is not None}
 
 
 def perplexity_ratio(rows: Rows, a: str, b: str) -> Estimate | None:
-    """Perplexity of ``a`` over that of ``b``, with Student's interval over seeds; None if one of them is missing."""
+    """Perplexity of ``a`` over that of ``b``: geometric mean over seeds, with Student's interval; None if one is
+    missing."""
     text = f"{a} / {b} perplexity"
     x, y = bits_by_seed(rows, a), bits_by_seed(rows, b)
     if x.keys() == y.keys() and len(x) >= 2:
-        return geometric_mean([(x[seed] - y[seed]) * math.log(2) for seed in x], text)
+        mean, low, high = student_interval([x[seed] - y[seed] for seed in x])
+        return Estimate(2**mean, 2**low, 2**high, f"{text}, {len(x)} seeds")
     ours, theirs = (rows.find("perplexity", model=model) for model in (a, b))
     return ratio_of_extremes(ours, theirs, text) if ours and theirs else None
 

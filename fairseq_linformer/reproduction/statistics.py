@@ -119,16 +119,6 @@ def student_interval(values: Sequence[float]) -> tuple[float, float, float]:
     return mean, float(low), float(high)
 
 
-def geometric_mean(logarithms: Sequence[float], text: str) -> Estimate:
-    """The exponential of the mean of natural logarithms, with Student's 95 % interval.
-
-    Args:
-        logarithms: one per seed, two at least.
-    """
-    mean, low, high = (math.exp(x) for x in student_interval(logarithms))
-    return Estimate(mean, low, high, f"{text}, {len(logarithms)} seeds")
-
-
 def wilson(share: float, trials: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a probability.
 
