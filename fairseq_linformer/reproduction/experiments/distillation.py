@@ -30,7 +30,7 @@ from ..result import Inputs, Parts, Result, Row, Rows, environment, join, signif
 from ..run import GRADED, STAGGERED, Model, Trained, convert, training_environment
 from ..statistics import UNDECIDED, Check, Verdict, decide
 from ..text import describe_text, find_shards
-from .local_window import K_DIVISORS, LOCAL_WINDOWS, WIDEST, label
+from .local_window import LOCAL_WINDOWS, WIDEST, label, linformers
 
 TITLE = "Distillation"
 SAYS = "k = n / 4 with a local window keeps most of an encoder, distilled 90 % of its variance"
@@ -65,7 +65,7 @@ Linformers of the curve, each at its own n, for ``updates`` of ``per_update`` to
 
 
 def curve_label(model: Model) -> str:
-    return f"n={model.n}, k={model.k}, W={model.local_window}"
+    return f"n={model.n}, {label(model.k or model.n, model.local_window)}"
 
 
 UNTRAINED, SHORT, CURVE = "untrained", "short inputs", "curve "
@@ -94,10 +94,7 @@ def conversions(part: str, sizes: dict[str, Any]) -> list[tuple[str, Model, tupl
             for start in (STAGGERED, GRADED)
         ]
     return [
-        (label(k, window), Model(n, k, start=STAGGERED, local_window=window), (n,))
-        for n in sizes["lengths"]
-        for k in (1, *(n // divisor for divisor in K_DIVISORS))
-        for window in LOCAL_WINDOWS
+        (name, replace(model, start=STAGGERED), (n,)) for n in sizes["lengths"] for name, model in linformers(n).items()
     ]
 
 

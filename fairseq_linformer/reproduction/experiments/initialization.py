@@ -29,7 +29,7 @@ from ..run import STAGGERED, Model, Run, Trained, as_authors, compared_runs, con
 from ..scales import SCALES, Scale
 from ..statistics import Verdict
 from ..text import find_shards
-from .local_window import K_DIVISORS, LOCAL_WINDOWS, WIDEST, label
+from .local_window import K_DIVISORS, WIDEST, label, linformers
 
 TITLE = "Initialization"
 SAYS = "window averages, conversion of a RoBERTa, and growing n"
@@ -100,15 +100,14 @@ def score_conversions(robertas: Sequence[Trained], scale: Scale, text: Path) -> 
     """Perplexity of each RoBERTa converted to several k and W, without training; the last k is n, which changes
     nothing."""
     n, shard, rows = robertas[0].model.n, find_shards(text)[0], []
-    for k in (1, *(n // divisor for divisor in (*K_DIVISORS, 1))):
-        for window in (window for window in LOCAL_WINDOWS if window < n):
-            model, scores = Model(n, k, local_window=window), []
-            for seed, roberta in enumerate(robertas, 1):
-                with TemporaryDirectory() as folder:
-                    path = Path(folder) / "converted.pt"
-                    write_checkpoint(convert(read_checkpoint(roberta.checkpoint), model, seed), path)
-                    scores.append(compute_perplexity(path, shard, seed=SEED, device=scale.device))
-            rows += score_rows(label(k, window), model, scores)
+    for name, model in linformers(n, (*K_DIVISORS, 1)).items():
+        scores = []
+        for seed, roberta in enumerate(robertas, 1):
+            with TemporaryDirectory() as folder:
+                path = Path(folder) / "converted.pt"
+                write_checkpoint(convert(read_checkpoint(roberta.checkpoint), model, seed), path)
+                scores.append(compute_perplexity(path, shard, seed=SEED, device=scale.device))
+        rows += score_rows(name, model, scores)
     return rows
 
 

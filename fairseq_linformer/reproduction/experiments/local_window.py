@@ -58,19 +58,15 @@ def label(k: int, local_window: int) -> str:
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     if part == QUALITY:
-        models = models_by_window(SCALES[scale].compared_n)
-        return pretrain(part, scale, partial(compared_runs, models), inputs)
+        n = SCALES[scale].compared_n
+        return pretrain(part, scale, partial(compared_runs, {"roberta": Model(n), **linformers(n)}), inputs)
     return run_cost(part, scale, inputs)
 
 
-def models_by_window(n: int) -> dict[str, Model]:
-    """RoBERTa, and Linformers of each k and W, among them k = 1, the control."""
-    models = {"roberta": Model(n)}
-    for k in (1, *(n // divisor for divisor in K_DIVISORS)):
-        for window in LOCAL_WINDOWS:
-            if window < n:
-                models[label(k, window)] = Model(n, k, local_window=window)
-    return models
+def linformers(n: int, divisors: Sequence[int] = K_DIVISORS) -> dict[str, Model]:
+    """Linformers of k = n / divisor and each W by label, and k = 1, the control."""
+    ks, windows = (1, *(n // divisor for divisor in divisors)), [window for window in LOCAL_WINDOWS if window < n]
+    return {label(k, window): Model(n, k, local_window=window) for k in ks for window in windows}
 
 
 def run_cost(part: str, scale: str, inputs: Inputs) -> Result:
