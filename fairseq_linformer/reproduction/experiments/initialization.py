@@ -11,8 +11,8 @@ perplexity of a Linformer trained from scratch. **projections**: learned E and F
 mean-pool, max-pool and conv, which section 4 of the paper names and does not measure; linear and conv have the same
 initialization. (Written when earlier measurements of these models were known.)
 
-**conversion**: converted without training, k = n / 4 with a local window of 16 has at most 1.05 times the perplexity
-of the RoBERTa it is made of. (Written before the first measurement.)
+**conversion long**, at 8 times the n of most comparisons: converted without training, k = n / 4 with a local window of
+16 has at most 1.15 times the perplexity of the RoBERTa it is made of. (Written before the first measurement.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +35,7 @@ TITLE = "Initialization"
 SAYS = "window averages, conversion of a RoBERTa, and growing n"
 FULL_RATE = "normal at the full rate"
 """The authors' E and F: normal, with the learning rate of the other parameters."""
+CONVERSION = "conversion long"
 POOLED = ("mean-pool", "max-pool", "conv")
 
 
@@ -74,8 +75,8 @@ def projections(scale: Scale, seed: int) -> dict[str, Run]:
 
 
 def conversion(scale: Scale, seed: int) -> dict[str, Run]:
-    """The RoBERTa that is converted."""
-    return {"roberta": trunk(scale, scale.compared_n, seed)}
+    """The RoBERTa that is converted, at an n of which the widest local window is a small part."""
+    return {"roberta": trunk(scale, 8 * scale.compared_n, seed)}
 
 
 COMPARED: Mapping[str, Callable[[Scale, int], dict[str, Run]]] = {
@@ -83,7 +84,7 @@ COMPARED: Mapping[str, Callable[[Scale, int], dict[str, Run]]] = {
     "growing": growing,
     "warm start": warm_start,
     "projections": projections,
-    "conversion": conversion,
+    CONVERSION: conversion,
 }
 PARTS: Parts = {scale: dict.fromkeys(COMPARED, ("data",)) for scale in ("smoke", "cpu")}
 
@@ -91,7 +92,7 @@ PARTS: Parts = {scale: dict.fromkeys(COMPARED, ("data",)) for scale in ("smoke",
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     models, every = train_models(scale, COMPARED[part], inputs)
     result = score_models(part, scale, models, every, inputs)
-    if part == "conversion":
+    if part == CONVERSION:
         result.rows += score_conversions(models["roberta"], SCALES[scale], inputs.text)
     return result
 
@@ -116,7 +117,7 @@ CLAIMS: Mapping[str, str] = {
     "growing": "At equal updates, doubling n repeatedly beats growing in one step and training from scratch.",
     "warm start": "At equal updates, a converted RoBERTa has a lower perplexity than a Linformer trained from scratch.",
     "projections": "Learned E and F have a lower perplexity than pooling and convolution.",
-    "conversion": "Converted without training, k = n / 4 with a local window of 16 is near the Transformer.",
+    CONVERSION: "Converted without training, k = n / 4 with a local window of 16 is near the Transformer.",
 }
 AT_MOST = {
     "starts": ("average", ("normal", FULL_RATE)),
@@ -125,7 +126,7 @@ AT_MOST = {
     "projections": ("linear", POOLED),
 }
 """The model that must have at most the perplexity of the others."""
-MAX_RATIO = 1.05
+MAX_RATIO = 1.15
 """Of a converted model's perplexity to that of its RoBERTa."""
 
 
