@@ -4,7 +4,7 @@ The share of the variance of the last layer's features on held-out text. Nothing
 so there are no seeds.
 
 **Untrained**, staggered windows, at n = 128 and 512. *near*: k = n / 4 with W = 16 keeps at least 0.8 (prototypes with
-0.82 to 0.87 were known). *E and F*: with W = 4 and 16, k = n / 4 keeps more than k = 1.
+0.82 to 0.87 were known).
 
 **Short inputs**, N = 512, k = 128, W = 0 and 16. *exact*: graded windows keep 0.999 of inputs of at most k / 2 tokens.
 *graded*: at each length below N they keep more than staggered windows, and at N at most 0.06 less. (Written when a
@@ -30,7 +30,7 @@ from ..result import Inputs, Parts, Result, Row, Rows, environment, join, signif
 from ..run import GRADED, STAGGERED, Model, Trained, convert, training_environment
 from ..statistics import UNDECIDED, Check, Verdict, decide
 from ..text import describe_text, find_shards
-from .local_window import LOCAL_WINDOWS, WIDEST, label, linformers
+from .local_window import WIDEST, label, linformers
 
 TITLE = "Distillation"
 SAYS = "k = n / 4 with a local window keeps most of an encoder, distilled 90 % of its variance"
@@ -154,7 +154,6 @@ def run_distilled(model: Model, scale: str, inputs: Inputs) -> Result:
 
 CLAIMS = {
     "near": "Without training, staggered k = n / 4 with a local window of 16 keeps most of a pretrained encoder.",
-    "E and F": "Next to a local window, staggered E and F keep more of an encoder than one average of the text.",
     "exact": "A converted encoder keeps its features on inputs of at most k / 2 tokens.",
     "graded": "Graded windows keep more on short inputs than staggered ones, and hardly less on the longest.",
     "quarter": "After 4 million tokens k = n / 4 with a local window of 4 explains at least 90 % of the variance.",
@@ -195,9 +194,6 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     models = [model for model in sizes["distilled"] if curve and model.local_window]
     checks = {
         "near": [keeps(untrained, n, label(n // 4, WIDEST), MIN_SHARE) for n in lengths],
-        "E and F": [
-            keeps_more(untrained, n, label(n // 4, w), label(1, w)) for n in lengths for w in LOCAL_WINDOWS[1:]
-        ],
         "exact": [keeps(short, n, f"{GRADED}, W={w}", EXACT) for w in windows for n in exact],
         "graded": [
             keeps_more(short, n, f"{GRADED}, W={w}", f"{STAGGERED}, W={w}", MAX_LOSS if n == longest else 0.0)
