@@ -23,7 +23,17 @@ from .display import Panel, Table
 from .result import Inputs, Result, Row, Rows, in_words, repeated
 from .run import Model, Run, Trained, train_runs, training_environment
 from .scales import SCALES, Scale
-from .statistics import HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, ratio_of_extremes, student_interval
+from .statistics import (
+    HOLDS,
+    MIN_SEEDS,
+    UNDECIDED,
+    Check,
+    Estimate,
+    Verdict,
+    decide,
+    ratio_of_extremes,
+    student_interval,
+)
 from .text import find_shards
 
 ROBERTA_BITS, MODEL_BITS = 2.0, 1.0
@@ -136,7 +146,7 @@ def final_fall(points: Sequence[tuple[float, float]]) -> float | None:
 def has_seeds(rows: Rows, model: str) -> Check:
     row = rows.find("perplexity", model=model)
     seeds = (row.repetitions or 1) if row else 0
-    return Check(HOLDS if seeds >= MIN_SEEDS else UNDECIDED, f"{model} has {seeds} seeds; needs {MIN_SEEDS}")
+    return decide(seeds >= MIN_SEEDS, f"{model} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
 
 
 def has_learned(rows: Rows, model: str, needed: float) -> Check:
@@ -147,7 +157,7 @@ def has_learned(rows: Rows, model: str, needed: float) -> Check:
         return Check(UNDECIDED, f"{model} has no bits below a model without context")
     learned = level.value - bits.high
     text = f"{model} is {learned:.2f} bits below a model without context; needs {needed:g}"
-    return Check(HOLDS if learned >= needed else UNDECIDED, text)
+    return decide(learned >= needed, text, fails=False)
 
 
 def has_converged(rows: Rows, model: str) -> Check:
@@ -157,7 +167,7 @@ def has_converged(rows: Rows, model: str) -> Check:
     if final is None or len(known) < (final.repetitions or 1):
         return Check(UNDECIDED, f"{model} has no curve over the last {LAST_SHARE * 100:g} % of updates with every seed")
     text = f"{model} falls by {max(known):.3f} bits in the last {LAST_SHARE * 100:g} % of updates; needs < {MAX_FALL:g}"
-    return Check(HOLDS if max(known) < MAX_FALL else UNDECIDED, text)
+    return decide(max(known) < MAX_FALL, text, fails=False)
 
 
 def verdict(

@@ -26,9 +26,9 @@ class Check:
     text: str
 
 
-def decide(holds: bool, text: str) -> Check:
-    """A check that either holds or fails."""
-    return Check(HOLDS if holds else FAILS, text)
+def decide(holds: bool, text: str, fails: bool = True) -> Check:
+    """A check that holds, or else fails, or is undecided if it does not fail either."""
+    return Check(HOLDS if holds else FAILS if fails else UNDECIDED, text)
 
 
 @dataclass(frozen=True)
@@ -83,16 +83,12 @@ class Estimate:
         return self.within(-math.inf, limit)
 
     def more_than(self, limit: float) -> Check:
-        outcome = HOLDS if self.low > limit else FAILS if self.high <= limit else UNDECIDED
-        return Check(outcome, f"{self}; needs > {limit:g}")
+        return decide(self.low > limit, f"{self}; needs > {limit:g}", self.high <= limit)
 
     def within(self, least: float, most: float) -> Check:
-        if least <= self.low and self.high <= most:
-            outcome = HOLDS
-        else:
-            outcome = FAILS if self.low > most or self.high < least else UNDECIDED
         needs = f"≤ {most:g}" if least == -math.inf else f"{least:.3g} to {most:.3g}"
-        return Check(outcome, f"{self}; needs {needs}")
+        is_beyond = self.low > most or self.high < least
+        return decide(least <= self.low and self.high <= most, f"{self}; needs {needs}", is_beyond)
 
 
 def ratio_of_extremes(a: Row | Estimate, b: Row | Estimate, text: str) -> Estimate:

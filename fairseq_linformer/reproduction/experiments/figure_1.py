@@ -31,7 +31,7 @@ from ..display import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join, mean_in_words, significant
 from ..run import Model, compared_run, train_runs, training_environment
 from ..scales import SCALES
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict, decide
+from ..statistics import UNDECIDED, Check, Verdict, decide
 from ..text import find_shards
 
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
@@ -115,9 +115,8 @@ def tail_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
     checks = []
     for (source, layer), values in shares.items():
         least = min(values)
-        outcome = HOLDS if least >= TAIL else FAILS if least < NO_TAIL else UNDECIDED
         text = f"{source}, layer {layer}: {least:.2f} in one of {len(values)} heads, {mean(values):.2f} on average"
-        checks.append(Check(outcome, f"{text}; needs ≥ {TAIL}"))
+        checks.append(decide(least >= TAIL, f"{text}; needs ≥ {TAIL}", least < NO_TAIL))
     return checks
 
 

@@ -23,7 +23,7 @@ from ..display import Table
 from ..recall_task import RecallModel, RecallTask, count_recalled, train_model
 from ..result import Inputs, Parts, Result, Row, Rows, environment, mean_in_words, significant
 from ..run import Model
-from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, student_interval, wilson
+from ..statistics import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval, wilson
 
 TITLE = "Far-token recall"
 SAYS = "E and F find what is too far away for a local window"
@@ -142,8 +142,7 @@ def increase_checks(rows: Rows, sizes: dict[str, Any], starts: Sequence[str | No
         checks.append(mean_difference(rows, models[-1], models[0]).more_than(0))
         for before, after in pairwise(models):
             difference = mean_difference(rows, after, before)
-            outcome = FAILS if difference.high < -MARGIN else HOLDS
-            checks.append(Check(outcome, f"{difference}; needs an interval not below {-MARGIN:g}"))
+            checks.append(decide(difference.high >= -MARGIN, f"{difference}; needs an interval not below {-MARGIN:g}"))
     return checks
 
 

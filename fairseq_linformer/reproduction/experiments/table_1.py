@@ -31,7 +31,7 @@ from .. import paper
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..display import Panel, Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join
-from ..statistics import HOLDS, UNDECIDED, Check, Estimate, Verdict, decide
+from ..statistics import UNDECIDED, Check, Estimate, Verdict, decide
 
 TITLE, WHERE = "Table 1", "Table 1, section 1"
 SAYS = "a layer takes time proportional to n, a Transformer's to n squared"
@@ -125,8 +125,7 @@ def time_checks(rows: Rows) -> list[Check]:
         elif model == "linformer":
             checks.append(estimate.at_most(LINEAR))
         else:  # less does not refute it: at short n other parts of a layer outweigh attention
-            check = estimate.more_than(QUADRATIC)
-            checks.append(check if check.outcome == HOLDS else Check(UNDECIDED, check.text))
+            checks.append(decide(estimate.low > QUADRATIC, f"{estimate}; needs > {QUADRATIC:g}", fails=False))
     return checks
 
 
@@ -140,7 +139,7 @@ def operation_checks(rows: Rows) -> list[Check]:
     power = math.log(counts[last, "transformer"] / counts[before, "transformer"]) / math.log(last / before)
     flat = f"linformer: operations per token, n = {last} / n = {first}: {ratio:.3g}; needs ≤ {SAME_COUNT:g}"
     grows = f"transformer: operations per token grow as n^{power:.2f} to n = {last}; needs ≥ {MIN_EXPONENT}"
-    return [decide(ratio <= SAME_COUNT, flat), Check(HOLDS if power >= MIN_EXPONENT else UNDECIDED, grows)]
+    return [decide(ratio <= SAME_COUNT, flat), decide(power >= MIN_EXPONENT, grows, fails=False)]
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:

@@ -35,7 +35,7 @@ from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..display import Panel, Table
 from ..paper import TABLE_3_DIMENSIONS
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, significant
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict
+from ..statistics import Check, Verdict, decide
 
 TITLE, WHERE = "Table 3", "Table 3, section 5.3"
 SAYS = "faster, and larger batches; more so with n and with a smaller k"
@@ -122,9 +122,8 @@ def half_checks(result: Result) -> list[Check]:
     """More than 1 in every cell, rising with n and with a smaller k."""
     checks, rows = [], []
     for printed, row in paper_cells(result):
-        outcome = HOLDS if row.low > 1 else FAILS if row.high <= 1 else UNDECIDED
         text = f"n = {row.n}, k = {row.k}: {half_of(result)} {row.value:.3g}x (paper: {printed:g}x); needs > 1"
-        checks.append(Check(outcome, text))
+        checks.append(decide(row.low > 1, text, row.high <= 1))
         rows.append(row)
     for fixed, along, falling in (("k", "n", False), ("n", "k", True)):
         for value in sorted({row[fixed] for row in rows}):
@@ -139,9 +138,9 @@ def _rises(line: Sequence[Row], along: str, where: str) -> Check:
     falls = [
         f"; it falls from {along} = {a[along]} to {along} = {b[along]}" for a, b in pairwise(line) if b.high < a.low
     ]
-    outcome = FAILS if falls else HOLDS if last.low > first.high else UNDECIDED
     values = ", ".join(f"{row.value:.3g}x at {along} = {row[along]}" for row in (first, last))
-    return Check(outcome, f"{where}: {values}; needs more, no step down{''.join(falls[:1])}")
+    text = f"{where}: {values}; needs more, no step down{''.join(falls[:1])}"
+    return decide(not falls and last.low > first.high, text, bool(falls))
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
