@@ -23,17 +23,7 @@ from .display import Panel, Table
 from .result import Inputs, Result, Row, Rows, in_words, repeated
 from .run import Model, Run, Trained, train_runs, training_environment
 from .scales import SCALES, Scale
-from .statistics import (
-    HOLDS,
-    MIN_SEEDS,
-    UNDECIDED,
-    Check,
-    Estimate,
-    Verdict,
-    decide,
-    ratio_of_extremes,
-    student_interval,
-)
+from .statistics import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, ratio_of_extremes, student_interval
 from .text import find_shards
 
 ROBERTA_BITS, MODEL_BITS = 2.0, 1.0
@@ -194,7 +184,7 @@ def verdict(
     needed += [has_learned(rows, model, ROBERTA_BITS) for model in controls]
     if at_equal_updates:
         learned = [has_learned(rows, model, MODEL_BITS) for model in models]
-        needed += learned if all(check.outcome != HOLDS for check in learned) else []
+        needed += [] if any(check.holds for check in learned) else learned
     else:
         needed += [has_learned(rows, model, MODEL_BITS) for model in every if model not in controls]
         needed += [has_converged(rows, model) for model in every]

@@ -28,8 +28,8 @@ from ..machine import process_bytes
 LINFORMER, EVERY_POSITION, ONNX, INT8 = "Linformer", "Linformer, every position", "Linformer, ONNX", "Linformer, int8"
 WINDOWED, WINDOWED_ONNX, WINDOWED_INT8 = (f"Linformer, local window{runtime}" for runtime in ("", ", ONNX", ", int8"))
 TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD = "Transformer, SDPA", "ModernBERT", "Longformer", "BigBird"
-GRAPHS = (ONNX, INT8, WINDOWED_ONNX, WINDOWED_INT8)
-"""Run by ``onnxruntime``."""
+GRAPHS = {ONNX: (False, False), INT8: (False, True), WINDOWED_ONNX: (True, False), WINDOWED_INT8: (True, True)}
+"""Run by ``onnxruntime``: whether they have a local window, and weights in 8 bits."""
 OURS = (LINFORMER, EVERY_POSITION, ONNX, INT8, WINDOWED, WINDOWED_ONNX, WINDOWED_INT8)
 OTHERS = (TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD)
 WARM_UP = 1024
@@ -51,13 +51,13 @@ def measured_models(n: int) -> list[str]:
     return [name for name in (*OURS, *OTHERS) if name != BIGBIRD or BIGBIRD_FULL < n <= BIGBIRD_LONGEST]
 
 
-def build_config(n: int, sizes: Sizes, window: int = 0) -> LinformerConfig:
+def build_config(n: int, sizes: Sizes, is_windowed: bool) -> LinformerConfig:
     return LinformerConfig(
         vocab_size=sizes["vocabulary"],
         max_positions=n,
         projected_dim=min(sizes["k"], n),
         sharing="layerwise",
-        local_window=window,
+        local_window=sizes["window"] if is_windowed else 0,
         layers=sizes["layers"],
         embed_dim=sizes["width"],
         ffn_embed_dim=4 * sizes["width"],
@@ -73,7 +73,7 @@ def build_call(name: str, n: int, sizes: Sizes, graphs: Path) -> Call:
     """
     if name in GRAPHS:
         return _open_graph(graphs / f"{name}-{n}.onnx")
-    config = build_config(n, sizes, sizes["window"] if name == WINDOWED else 0)
+    config = build_config(n, sizes, name == WINDOWED)
     if name not in (LINFORMER, EVERY_POSITION, WINDOWED, TRANSFORMER):
         return PEERS[name.lower()](config, FEATURES).eval()
     model = _build_classifier(config)
@@ -104,10 +104,9 @@ def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:
     """Write the graphs of ``GRAPHS`` for inputs of up to n tokens."""
     from ..checkpoints.onnx_graph import write_graph
 
-    for name in GRAPHS:
-        window = sizes["window"] if name in (WINDOWED_ONNX, WINDOWED_INT8) else 0
-        model = _build_classifier(build_config(n, sizes, window))
-        write_graph(model, folder / f"{name}-{n}.onnx", n, int8=name in (INT8, WINDOWED_INT8))
+    for name, (is_windowed, is_int8) in GRAPHS.items():
+        model = _build_classifier(build_config(n, sizes, is_windowed))
+        write_graph(model, folder / f"{name}-{n}.onnx", n, int8=is_int8)
 
 
 def _build_classifier(config: LinformerConfig) -> Any:

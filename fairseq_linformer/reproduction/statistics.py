@@ -25,6 +25,10 @@ class Check:
     outcome: str
     text: str
 
+    @property
+    def holds(self) -> bool:
+        return self.outcome == HOLDS
+
 
 def decide(holds: bool, text: str, fails: bool = True) -> Check:
     """A check that holds, or else fails, or is undecided if it does not fail either."""
@@ -55,7 +59,7 @@ class Verdict:
         found = {check.outcome for check in self.checks}
         if not found:
             return UNMEASURED
-        if any(check.outcome != HOLDS for check in self.preconditions):
+        if any(not check.holds for check in self.preconditions):
             return UNDECIDED
         return next((outcome for outcome in (FAILS, UNDECIDED) if outcome in found), HOLDS)
 
@@ -63,7 +67,7 @@ class Verdict:
     def numbers(self) -> list[str]:
         """The texts of the preconditions that do not hold, then of the checks, those with the outcome first."""
         order = (self.outcome, FAILS, UNDECIDED, HOLDS)
-        missing = [check for check in self.preconditions if check.outcome != HOLDS]
+        missing = [check for check in self.preconditions if not check.holds]
         return [check.text for check in [*missing, *sorted(self.checks, key=lambda check: order.index(check.outcome))]]
 
 
