@@ -212,7 +212,7 @@ def _build_each(
 
 def ratio_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
     """The speedup over other models, and the time with a local window relative to that without it."""
-    for case, other in _pairs_with_others(times):
+    for case, other in pairs_with_others(times):
         faster = ratio(times[other], times[case])
         yield Row(metric="time_ratio", **case.keys, baseline=other.model, **faster)
     for case, other in _pairs_without_window(times):
@@ -233,14 +233,14 @@ def byte_rows(peaks: Mapping[Case, int]) -> Iterator[Row]:
     """Bytes, this project's over the others', and those with a local window over those without."""
     for case, size in peaks.items():
         yield Row(metric="bytes", value=size, unit="bytes", **case.keys)
-    ratios = [("bytes_share", case, other, other.model) for case, other in _pairs_with_others(peaks)]
+    ratios = [("bytes_share", case, other, other.model) for case, other in pairs_with_others(peaks)]
     ratios += [("relative_bytes", case, other, "W = 0") for case, other in _pairs_without_window(peaks)]
     for metric, case, other, baseline in ratios:
         share = significant(peaks[case] / peaks[other])
         yield Row(metric=metric, value=share, unit="ratio of bytes", **case.keys, baseline=baseline)
 
 
-def _pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
+def pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
     """This project's models, each with every other model at the same n and, if it has one, k."""
     return [
         (ours, other)

@@ -4,7 +4,6 @@ The models alternate and train for a few updates each: by masked language modeli
 ``prepare`` wrote.
 """
 
-import itertools
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from ..data.binarized import BinarizedWriter, token_dtype
 from ..fairseq_log import read_split
 from ..machine import process_bytes
 from ..resources import PLUGIN
-from .measure import NO_MEMORY, Setup
+from .measure import NO_MEMORY, Setup, pairs_with_others
 from .models import authors_folder, compression
 from .rows import HEAD_DIM, Case, Row, ratio, repeated
 from .timing import alternate
@@ -58,9 +57,7 @@ def processes(
     for case in rates:
         rows.append(Row(metric="tokens_per_second", unit="tokens per second", **case.keys, **repeated(rates[case])))
         rows.append(Row(metric="host_memory", unit="MiB", **case.keys, **repeated(peaks[case])))
-    for case, other in itertools.product(rates, rates):
-        if case.model != "ours" or other.model == "ours":
-            continue
+    for case, other in pairs_with_others(rates):
         speed = ratio(rates[case], rates[other], "ratio of tokens per second")
         rows.append(Row(metric="speed_ratio", **case.keys, baseline=other.model, **speed))
     return [*rows, *(Row(metric="failed", **case.keys, reason=NO_MEMORY) for case in cases if case not in rates)]
