@@ -11,6 +11,7 @@ at most 1.05 times those at the shortest, and the Transformer's grow as n to at 
 not hold if the Linformer's grow more; not enough evidence if the Transformer's grow less.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,14 +20,11 @@ from statistics import linear_regression, mean
 from typing import NamedTuple
 
 import torch
-from torch._subclasses import FakeTensorMode
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ...benchmark.encoders import build_transformer
 from ...benchmark.flops import count_flops
 from ...benchmark.measure import Setup, inference, make_cases
+from ...benchmark.models import FEATURES
 from ...benchmark.rows import Case
-from ...modules import LinformerEncoder
 from .. import paper
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..display import Panel, Table, pivot
@@ -65,10 +63,10 @@ TIMED = {
     "gpu": Timed(COMPARED, (512, 1024, 2048, 4096, 8192, 16384), 256, GPU),
 }
 COUNTED = {
-    "smoke": (Setup(layers=1, embed_dim=64), 16, (64, 128, 256)),
-    "cpu": (Setup(layers=1), 256, tuple(2**i for i in range(9, 17))),
+    "smoke": (Setup("meta", layers=1, embed_dim=64), 16, (64, 128, 256)),
+    "cpu": (Setup("meta", layers=1), 256, tuple(2**i for i in range(9, 17))),
 }
-"""Setup, k and lengths of the layer whose operations are counted."""
+"""Setup, k and lengths of the layer whose operations are counted; the meta device has shapes without memory."""
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
@@ -83,14 +81,12 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
 
 def count_operations(setup: Setup, k: int, lengths: Sequence[int]) -> Iterator[Row]:
     """Operations per token of one layer's forward pass."""
-    for n in lengths:
-        config = setup.config(Case("linformer", n, k))
-        for model, build in (("linformer", LinformerEncoder), ("transformer", lambda c: build_transformer(c, "eager"))):
-            # Shapes without memory. PyTorch counts no operations of a fused kernel.
-            with FakeTensorMode(), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-                encoder, tokens = build(config).eval(), torch.full((1, n), 4)
-                per_token = count_flops(partial(encoder, tokens, padded=False)) / n
-            yield Row(metric="operations_per_token", value=per_token, unit="operations per token", model=model, n=n)
+    for n, model in itertools.product(lengths, DECIDING):
+        encoder = setup.build(Case(model, n, k), FEATURES).eval()
+        with torch.no_grad():
+            per_token = count_flops(partial(encoder, setup.tokens(1, n))) / n
+        where = {"model": model.removesuffix("-eager"), "n": n}
+        yield Row(metric="operations_per_token", value=per_token, unit="operations per token", **where)
 
 
 def exponent(rows: Rows, model: str) -> Estimate | None:
