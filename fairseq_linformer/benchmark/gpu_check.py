@@ -9,7 +9,6 @@ import argparse
 import copy
 import itertools
 import json
-import math
 import os
 import re
 import statistics
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from ..machine import provenance
 from ..modules import LinformerEncoder
 from .measure import Setup, inference, make_cases, training
 from .memory import DTYPES
+from .rows import Case
 
 ROOT = Path(__file__).parent.parent.parent
 BOUNDS = {"fp32": 1e-5, "fp16": 5e-3, "bf16": 2e-2}
@@ -49,7 +49,7 @@ class Sizes:
         dtypes: those to compare with double precision.
         setup, k, window: of the encoders that are timed, with and without the local window.
         lengths: n; ``tokens`` are read at a time.
-        arch, n, batch, updates: of fairseq's models and trainings.
+        n, batch, updates: of fairseq's models and trainings.
         precisions: flags of fairseq-train by step.
     """
 
@@ -59,7 +59,6 @@ class Sizes:
     window: int
     lengths: tuple[int, ...]
     tokens: int
-    arch: str
     n: int
     batch: int
     updates: int
@@ -73,7 +72,6 @@ GPU = Sizes(
     window=16,
     lengths=(512, 1024, 2048, 4096, 16384),
     tokens=32768,
-    arch="base",
     n=512,
     batch=64,
     updates=25,
@@ -93,7 +91,6 @@ SMOKE = Sizes(
     window=2,
     lengths=(32, 64),
     tokens=64,
-    arch="tiny",
     n=32,
     batch=8,
     updates=2,
@@ -107,28 +104,12 @@ SMOKE = Sizes(
 def check_variants(sizes: Sizes) -> dict[str, Any]:
     """Features and gradients of every variant against double precision on the CPU, in each dtype, with padding and
     without."""
-    rows = [
-        check_variant(
-            sizes,
-            LinformerConfig(
-                vocab_size=100,
-                max_positions=128,
-                projected_dim=32,
-                sharing=sharing,
-                projection=projection,
-                layers=2,
-                embed_dim=64,
-                ffn_embed_dim=128,
-                attention_heads=2,
-                local_window=window,
-                dropout=0,
-                attention_dropout=0,
-            ),
-        )
-        for sharing, projection, window in itertools.product(SHARING, PROJECTIONS, (0, 16))
-    ]
+    shape, rows = Setup(layers=2, embed_dim=128, vocabulary=100), []
+    for sharing, projection, window in itertools.product(SHARING, PROJECTIONS, (0, 16)):
+        config = shape.config(Case("linformer", 128, 32, window))
+        rows.append(check_variant(sizes, replace(config, sharing=sharing, projection=projection)))
     names = [name for name in rows[0] if name != "variant"]
-    worst = {name: max((row[name] for row in rows), key=lambda error: (math.isnan(error), error)) for name in names}
+    worst = {name: float(torch.tensor([row[name] for row in rows]).max()) for name in names}  # nan if one is
     ok = all(error <= BOUNDS[name.split()[0]] for name, error in worst.items())
     return {"ok": ok, "summary": ", ".join(f"{name} {error:.1e}" for name, error in worst.items()), "rows": rows}
 
@@ -145,9 +126,8 @@ def check_variant(sizes: Sizes, config: LinformerConfig) -> dict[str, Any]:
         expected = _run_encoder(copy.deepcopy(encoder), batch, weights)
         for name in sizes.dtypes:
             model = copy.deepcopy(encoder).to(sizes.setup.device, DTYPES[name])
-            features, gradients = _run_encoder(model, batch, weights)
-            row[f"{name}{kind}"] = relative_error(features, expected[0])
-            row[f"{name}{kind} gradients"] = relative_error(gradients, expected[1])
+            for what, a, b in zip(("", " gradients"), _run_encoder(model, batch, weights), expected):
+                row[f"{name}{kind}{what}"] = float((a - b).norm() / b.norm())
     return row
 
 
@@ -160,10 +140,6 @@ def _run_encoder(encoder: LinformerEncoder, tokens: Tensor, weights: Tensor) -> 
     return features.detach().double().cpu(), torch.cat(gradients)
 
 
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    return float((found - expected).norm() / expected.norm())
-
-
 # ---- speed
 
 
@@ -173,7 +149,7 @@ def time_models(sizes: Sizes, n: int) -> dict[str, Any]:
     cases = make_cases(("transformer-sdpa", "linformer"), n, (sizes.k,), (0, sizes.window))
     measured = {
         "forward": inference(cases, sizes.tokens, sizes.setup),
-        "step": training(cases, sizes.tokens, sizes.setup, memory=False),
+        "step": training(cases, sizes.tokens, sizes.setup),
     }
     bars = {"forward over W=0": FORWARD_BAR, "step over W=0": STEP_BAR} if n >= 1024 else {}
     if n >= 2048:
@@ -208,7 +184,7 @@ def run_program(words: list[str], must_log: str = "", environment: dict[str, str
 def program_steps(sizes: Sizes, out: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """fairseq's programs on the data of ``gpu_check.sh OUT --prepare``."""
     text, task = out / "data" / "text" / "shard0", out / "data" / "task"
-    on_cpu, is_base = sizes.setup.device == "cpu", sizes.arch == "base"
+    on_cpu = sizes.setup.device == "cpu"
     runs = out / f"runs-{sizes.setup.device}"
     checkpoint = runs / "fp16" / "checkpoint_last.pt"
     half = "" if on_cpu else "--fp16"
@@ -219,8 +195,8 @@ def program_steps(sizes: Sizes, out: Path) -> dict[str, Callable[[], dict[str, A
     """
     plugin = ["--user-dir", str(ROOT / "fairseq_linformer")]
     model = f"""
-        --arch linformer_roberta_{sizes.arch} --projected-dim {sizes.k} --sharing layerwise --max-positions {sizes.n}
-        --local-window {sizes.window}
+        --arch linformer_roberta_{"tiny" if on_cpu else "base"} --projected-dim {sizes.k} --sharing layerwise
+        --max-positions {sizes.n} --local-window {sizes.window}
     """
     masked = f"--task masked_lm --criterion masked_lm --tokens-per-sample {sizes.n}"
 
@@ -249,7 +225,7 @@ def program_steps(sizes: Sizes, out: Path) -> dict[str, Callable[[], dict[str, A
         task.tokens_per_sample={sizes.n} optimization.max_update={sizes.updates} dataset.batch_size={sizes.batch}
         model.projected_dim={sizes.k} dataset.disable_validation=true optimization.update_freq=[1]
     """.split()
-    run = "n512-k128-layerwise" if is_base else "tiny"
+    run = "tiny" if on_cpu else "n512-k128-layerwise"
     options = [
         f"--device={sizes.setup.device}",
         f"--runs={runs}",
@@ -260,7 +236,7 @@ def program_steps(sizes: Sizes, out: Path) -> dict[str, Callable[[], dict[str, A
     torchrun = ["bash", str(ROOT / "scripts" / "torchrun.sh"), *options, *overrides]
     steps["torchrun"] = partial(run_program, torchrun, "", {"PYTHON": sys.executable, "NPROC_PER_NODE": "1"})
     tiny = "--arch roberta --encoder-layers 1 --encoder-embed-dim 32 --encoder-attention-heads 2"
-    roberta = f"{'--arch roberta_base' if is_base else tiny} --max-positions {sizes.n}"
+    roberta = f"{tiny if on_cpu else '--arch roberta_base'} --max-positions {sizes.n}"
     fast = f"{masked} {half} --no-save --num-workers 2"  # one process masks fewer tokens than a GPU reads
     for name, shape, more in (("roberta", roberta, []), ("linformer", f"{model} --local-window 0", plugin)):
         words = train(name, text, f"{shape} {fast}", more, 2 * sizes.updates)

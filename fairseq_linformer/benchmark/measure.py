@@ -24,7 +24,7 @@ from .flops import AssumedValues, count_flops
 from .gpus import data_sheet_peak
 from .memory import DTYPES, peak_bytes, step_peak_bytes
 from .models import BUILDERS, CLASSIFY, FEATURES, MASKED_LM, NUM_CLASSES
-from .rows import HEAD_DIM, LINFORMERS, OURS, Case, Row, ratio, single, spread
+from .rows import HEAD_DIM, LINFORMERS, OURS, Case, Row, ratio, repeated, significant
 from .timing import choose_clock, is_out_of_memory, limit_memory, time_interleaved
 
 NO_MEMORY = "out of memory"
@@ -131,22 +131,20 @@ def inference(cases: Sequence[Case], tokens: int, setup: Setup, memory: bool = F
         runs, lost = _build_each(cases, build)
         seconds = setup.time(runs)
         peaks = {case: count_bytes(case) for case in seconds} if memory else {}
-    times = {case: [each / batches[case.n].numel() for each in rounds] for case, rounds in seconds.items()}
-    rows = []
-    for case, rounds in times.items():
-        per_token = spread(rounds, "microseconds per token", 1e6)
-        rows.append(Row(metric="microseconds_per_token", **case.keys, **per_token))
+    times = {case: [1e6 * each / batches[case.n].numel() for each in rounds] for case, rounds in seconds.items()}
+    rows = [
+        Row(metric="microseconds_per_token", unit="microseconds per token", **case.keys, **repeated(rounds))
+        for case, rounds in times.items()
+    ]
     return [*rows, *ratio_rows(times), *growth_rows(times), *byte_rows(peaks), *_lost_rows(cases, times, lost)]
 
 
-def training(
-    cases: Sequence[Case], tokens: int, setup: Setup, positions: int | None = None, memory: bool = True
-) -> list[Row]:
-    """Steps (forward, backward, AdamW) of batches of about ``tokens`` tokens, interleaved.
+def training(cases: Sequence[Case], tokens: int, setup: Setup, positions: int | None = None) -> list[Row]:
+    """Steps (forward, backward, AdamW) of batches of about ``tokens`` tokens, interleaved; then the peak bytes of a
+    forward and backward pass of each model.
 
     Args:
         positions: of the models, which are finetuned on shorter inputs; None to pretrain at n.
-        memory: then also count the peak bytes of a forward and backward pass of each model.
     """
     task = MASKED_LM if positions is None else CLASSIFY
     inputs = {case: setup.step_inputs(case.n, tokens, task) for case in cases}
@@ -158,17 +156,16 @@ def training(
         steps, lost = _build_each(cases, lambda case: build_step(build_model(case), inputs[case]))
         seconds = setup.time(steps)
         del steps  # with the memory of their optimizers
-        counted = seconds if memory else ()
-        peaks = {case: step_peak_bytes(build_model(case), inputs[case], setup.device) for case in counted}
+        peaks = {case: step_peak_bytes(build_model(case), inputs[case], setup.device) for case in seconds}
     rows = []
     peak = data_sheet_peak(torch.cuda.get_device_name(), setup.dtype) if setup.device != "cpu" else None
     for case, rounds in seconds.items():
-        rates = spread([inputs[case][0].numel() / each for each in rounds], "tokens per second")
-        rows.append(Row(metric="tokens_per_second", **case.keys, **rates))
+        rates = repeated([inputs[case][0].numel() / each for each in rounds])
+        rows.append(Row(metric="tokens_per_second", unit="tokens per second", **case.keys, **rates))
         if peak:
             operations = step_operations(case, tokens, setup, positions)
-            used = spread([operations / (each * peak) for each in rounds], "share of the peak")
-            rows.append(Row(metric="utilization", **case.keys, **used))
+            used = repeated([operations / (each * peak) for each in rounds])
+            rows.append(Row(metric="utilization", unit="share of the peak", **case.keys, **used))
     rows += [*ratio_rows(seconds), *byte_rows(peaks), *_lost_rows(cases, seconds, lost)]
     phase = "pretraining" if positions is None else "finetuning"
     return [Row(row, phase=phase) for row in rows]
@@ -215,7 +212,7 @@ def _build_each(
 
 def ratio_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
     """The speedup over other models, and the time with a local window relative to that without it."""
-    for case, other in _pairs_with_others(times):
+    for case, other in pairs_with_others(times):
         faster = ratio(times[other], times[case])
         yield Row(metric="time_ratio", **case.keys, baseline=other.model, **faster)
     for case, other in _pairs_without_window(times):
@@ -235,15 +232,15 @@ def growth_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
 def byte_rows(peaks: Mapping[Case, int]) -> Iterator[Row]:
     """Bytes, this project's over the others', and those with a local window over those without."""
     for case, size in peaks.items():
-        yield Row(metric="bytes", **case.keys, **single(size, "bytes"))
-    ratios = [("bytes_share", case, other, other.model) for case, other in _pairs_with_others(peaks)]
+        yield Row(metric="bytes", value=size, unit="bytes", **case.keys)
+    ratios = [("bytes_share", case, other, other.model) for case, other in pairs_with_others(peaks)]
     ratios += [("relative_bytes", case, other, "W = 0") for case, other in _pairs_without_window(peaks)]
     for metric, case, other, baseline in ratios:
-        share = single(peaks[case] / peaks[other], "ratio of bytes")
-        yield Row(metric=metric, **case.keys, baseline=baseline, **share)
+        share = significant(peaks[case] / peaks[other])
+        yield Row(metric=metric, value=share, unit="ratio of bytes", **case.keys, baseline=baseline)
 
 
-def _pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
+def pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
     """This project's models, each with every other model at the same n and, if it has one, k."""
     return [
         (ours, other)

@@ -4,7 +4,6 @@ The models alternate and train for a few updates each: by masked language modeli
 ``prepare`` wrote.
 """
 
-import itertools
 import os
 import subprocess
 import sys
@@ -20,9 +19,9 @@ from ..data.binarized import BinarizedWriter, token_dtype
 from ..fairseq_log import read_split
 from ..machine import process_bytes
 from ..resources import PLUGIN
-from .measure import NO_MEMORY, Setup
+from .measure import NO_MEMORY, Setup, pairs_with_others
 from .models import authors_folder, compression
-from .rows import HEAD_DIM, Case, Row, ratio, spread
+from .rows import HEAD_DIM, Case, Row, ratio, repeated
 from .timing import alternate
 
 SAMPLE_INTERVAL = 0.01
@@ -39,7 +38,7 @@ def processes(
         data: a task that ``prepare`` wrote, with this many ``classes``; None for random tokens.
     """
     rates: dict[Case, list[float]] = {case: [] for case in cases}
-    peaks: dict[Case, list[int]] = {case: [] for case in cases}
+    peaks: dict[Case, list[float]] = {case: [] for case in cases}
     words = {case: training_options(case, batch, updates, setup, None if data is None else classes) for case in cases}
     with TemporaryDirectory() as folder:
         if data is None:
@@ -53,14 +52,12 @@ def processes(
                 del rates[case], peaks[case]
                 continue
             rates[case].append(tokens_per_second(log, updates // 2))
-            peaks[case].append(peak)
+            peaks[case].append(peak / 2**20)
     rows = []
     for case in rates:
-        rows.append(Row(metric="tokens_per_second", **case.keys, **spread(rates[case], "tokens per second")))
-        rows.append(Row(metric="host_memory", **case.keys, **spread(peaks[case], "MiB", 2**-20)))
-    for case, other in itertools.product(rates, rates):
-        if case.model != "ours" or other.model == "ours":
-            continue
+        rows.append(Row(metric="tokens_per_second", unit="tokens per second", **case.keys, **repeated(rates[case])))
+        rows.append(Row(metric="host_memory", unit="MiB", **case.keys, **repeated(peaks[case])))
+    for case, other in pairs_with_others(rates):
         speed = ratio(rates[case], rates[other], "ratio of tokens per second")
         rows.append(Row(metric="speed_ratio", **case.keys, baseline=other.model, **speed))
     return [*rows, *(Row(metric="failed", **case.keys, reason=NO_MEMORY) for case in cases if case not in rates)]

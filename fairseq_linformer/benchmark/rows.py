@@ -1,6 +1,6 @@
 """Rows: the numbers of a measurement, each with what was measured."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -46,25 +46,18 @@ class Case(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value}
 
 
-def significant(value: float, digits: int = 6) -> float:
-    """Round to significant digits."""
-    return float(f"{float(value):.{digits}g}")
+def significant(value: float) -> float:
+    """Round to six significant digits."""
+    return float(f"{float(value):.6g}")
 
 
-def single(value: float, unit: str) -> dict[str, Any]:
-    """``value`` and ``unit`` of a row, in five digits."""
-    return {"value": significant(value, 5), "unit": unit}
-
-
-def spread(rounds: Sequence[float], unit: str, factor: float = 1.0) -> dict[str, Any]:
-    """``value`` (the median), ``unit``, ``low``, ``high`` and ``repetitions`` of a row, in five digits."""
-    found = single(factor * median(rounds), unit)
-    if len(rounds) == 1:
-        return found
-    low, high = (significant(factor * each, 5) for each in (min(rounds), max(rounds)))
-    return found | {"low": low, "high": high, "repetitions": len(rounds)}
+def repeated(values: Sequence[float], average: Callable[[Sequence[float]], float] = median) -> dict[str, Any]:
+    """``value`` (the median, or another average), ``low``, ``high`` and ``repetitions`` of a row, in six digits."""
+    rounded = [significant(value) for value in values]
+    found = {"value": significant(average(rounded))}
+    return found | {"low": min(rounded), "high": max(rounded), "repetitions": len(rounded)} if rounded[1:] else found
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float], unit: str = "ratio of times") -> dict[str, Any]:
-    """The spread of a ratio, round by round."""
-    return spread([a / b for a, b in zip(numerators, denominators, strict=True)], unit)
+    """``repeated`` ratios, round by round, with their unit."""
+    return {"unit": unit, **repeated([a / b for a, b in zip(numerators, denominators, strict=True)])}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..benchmark.measure import Setup, measure_once
-from ..benchmark.rows import Row, ratio, spread
+from ..benchmark.rows import Row, ratio
 from ..benchmark.timing import choose_clock
 from .result import Inputs, Result, Rows, environment
 
@@ -35,17 +35,6 @@ def run_benchmark(
     configuration["failed"] = [row for row in found if row.metric == "failed"]
     rows = Rows(row for row in found if row.metric != "failed")
     return Result(part, scale, rows, environment(inputs, data), configuration)
-
-
-def rate_rows(seconds: Mapping[str, Sequence[float]], count: int, unit: str, **where: Any) -> Iterator[Row]:
-    """How many of a unit, such as documents, each model reads per second.
-
-    Args:
-        count: of units in a round.
-    """
-    for model, rounds in seconds.items():
-        rates = spread([count / each for each in rounds], f"{unit} per second")
-        yield Row(metric=f"{unit}_per_second", model=model, **where, **rates)
 
 
 def ratio_rows(

@@ -23,7 +23,7 @@ from .display import Panel, Table
 from .result import Inputs, Result, Row, Rows, in_words, repeated
 from .run import Model, Run, Trained, train_runs, training_environment
 from .scales import SCALES, Scale
-from .statistics import HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, geometric_mean, ratio_of_extremes
+from .statistics import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, ratio_of_extremes, student_interval
 from .text import find_shards
 
 ROBERTA_BITS, MODEL_BITS = 2.0, 1.0
@@ -79,9 +79,7 @@ def score_models(
 
 def score_rows(label: str, model: Model, scores: Sequence[Mapping[str, float]]) -> list[Row]:
     """Perplexity and bits over the seeds, and the bits of each seed."""
-    where = {"model": label, "n": model.n}
-    if model.k is not None:
-        where |= {"k": model.k, "sharing": model.sharing}
+    where = {"model": label, "n": model.n} | ({} if model.k is None else {"k": model.k})
     rows = [
         Row(metric=metric, unit=metric, **repeated([score[metric] for score in scores]), **where)
         for metric in ("perplexity", "bits")
@@ -95,31 +93,26 @@ def score_rows(label: str, model: Model, scores: Sequence[Mapping[str, float]]) 
 
 
 def bits_by_seed(rows: Rows, model: str) -> dict[int, float]:
-    """Bits per predicted token by seed, in ascending order."""
-    found = {row.seed: row.value for row in rows.select("bits", model=model) if row.seed is not None}
-    return {seed: found[seed] for seed in sorted(found)}
+    """Bits per predicted token by seed."""
+    return {row.seed: row.value for row in rows.select("bits", model=model) if row.seed is not None}
 
 
 def perplexity_ratio(rows: Rows, a: str, b: str) -> Estimate | None:
-    """Perplexity of ``a`` over that of ``b``, with Student's interval over seeds; None if one of them is missing."""
+    """Perplexity of ``a`` over that of ``b``: geometric mean over seeds, with Student's interval; None if one is
+    missing."""
     text = f"{a} / {b} perplexity"
     x, y = bits_by_seed(rows, a), bits_by_seed(rows, b)
     if x.keys() == y.keys() and len(x) >= 2:
-        return geometric_mean([(x[seed] - y[seed]) * math.log(2) for seed in x], text)
+        mean, low, high = student_interval([x[seed] - y[seed] for seed in x])
+        return Estimate(2**mean, 2**low, 2**high, f"{text}, {len(x)} seeds")
     ours, theirs = (rows.find("perplexity", model=model) for model in (a, b))
     return ratio_of_extremes(ours, theirs, text) if ours and theirs else None
 
 
-def at_most(rows: Rows, a: str, b: str, factor: float = 1.0) -> Check:
-    """The perplexity of ``a`` is at most ``factor`` times that of ``b``."""
+def at_most(rows: Rows, a: str, b: str, factor: float = 1.0, least: float = -math.inf) -> Check:
+    """The perplexity of ``a`` is at most ``factor`` and at least ``least`` times that of ``b``."""
     ratio = perplexity_ratio(rows, a, b)
-    return ratio.at_most(factor) if ratio else Check(UNDECIDED, f"{a} or {b} is not measured")
-
-
-def about(rows: Rows, a: str, b: str, factor: float) -> Check:
-    """The perplexities of ``a`` and ``b`` differ by at most ``factor``, either way."""
-    ratio = perplexity_ratio(rows, a, b)
-    return ratio.within(1 / factor, factor) if ratio else Check(UNDECIDED, f"{a} or {b} is not measured")
+    return ratio.within(least, factor) if ratio else Check(UNDECIDED, f"{a} or {b} is not measured")
 
 
 def decreasing(rows: Rows, models: Sequence[str]) -> list[Check]:
@@ -143,7 +136,7 @@ def final_fall(points: Sequence[tuple[float, float]]) -> float | None:
 def has_seeds(rows: Rows, model: str) -> Check:
     row = rows.find("perplexity", model=model)
     seeds = (row.repetitions or 1) if row else 0
-    return Check(HOLDS if seeds >= MIN_SEEDS else UNDECIDED, f"{model} has {seeds} seeds; needs {MIN_SEEDS}")
+    return decide(seeds >= MIN_SEEDS, f"{model} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
 
 
 def has_learned(rows: Rows, model: str, needed: float) -> Check:
@@ -154,7 +147,7 @@ def has_learned(rows: Rows, model: str, needed: float) -> Check:
         return Check(UNDECIDED, f"{model} has no bits below a model without context")
     learned = level.value - bits.high
     text = f"{model} is {learned:.2f} bits below a model without context; needs {needed:g}"
-    return Check(HOLDS if learned >= needed else UNDECIDED, text)
+    return decide(learned >= needed, text, fails=False)
 
 
 def has_converged(rows: Rows, model: str) -> Check:
@@ -164,7 +157,7 @@ def has_converged(rows: Rows, model: str) -> Check:
     if final is None or len(known) < (final.repetitions or 1):
         return Check(UNDECIDED, f"{model} has no curve over the last {LAST_SHARE * 100:g} % of updates with every seed")
     text = f"{model} falls by {max(known):.3f} bits in the last {LAST_SHARE * 100:g} % of updates; needs < {MAX_FALL:g}"
-    return Check(HOLDS if max(known) < MAX_FALL else UNDECIDED, text)
+    return decide(max(known) < MAX_FALL, text, fails=False)
 
 
 def verdict(
@@ -191,7 +184,7 @@ def verdict(
     needed += [has_learned(rows, model, ROBERTA_BITS) for model in controls]
     if at_equal_updates:
         learned = [has_learned(rows, model, MODEL_BITS) for model in models]
-        needed += learned if all(check.outcome != HOLDS for check in learned) else []
+        needed += [] if any(check.holds for check in learned) else learned
     else:
         needed += [has_learned(rows, model, MODEL_BITS) for model in every if model not in controls]
         needed += [has_converged(rows, model) for model in every]
@@ -217,7 +210,7 @@ def perplexity_table(result: Result, title: str) -> Table:
     return Table(f"{title}: final validation perplexity", heads, cells)
 
 
-def curves(result: Result, title: str, models: Callable[[str], bool] = lambda label: True) -> Panel | None:
+def curves(result: Result, title: str, models: Callable[[str], bool]) -> Panel | None:
     """Validation perplexity over updates, a line per model and seed."""
     lines: dict[str, list] = {}
     for row in result.rows.select("bits_curve"):

@@ -21,19 +21,19 @@ from torch import Tensor
 from ..benchmark.encoders import build_transformer
 from ..benchmark.models import BIGBIRD_FULL, FEATURES
 from ..benchmark.models import BUILDERS as PEERS
-from ..benchmark.timing import time_interleaved
+from ..benchmark.timing import choose_clock, time_interleaved
 from ..config import LinformerConfig
 from ..machine import process_bytes
 
 LINFORMER, EVERY_POSITION, ONNX, INT8 = "Linformer", "Linformer, every position", "Linformer, ONNX", "Linformer, int8"
 WINDOWED, WINDOWED_ONNX, WINDOWED_INT8 = (f"Linformer, local window{runtime}" for runtime in ("", ", ONNX", ", int8"))
 TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD = "Transformer, SDPA", "ModernBERT", "Longformer", "BigBird"
-GRAPHS = (ONNX, INT8, WINDOWED_ONNX, WINDOWED_INT8)
-"""Run by ``onnxruntime``."""
+GRAPHS = {ONNX: (False, False), INT8: (False, True), WINDOWED_ONNX: (True, False), WINDOWED_INT8: (True, True)}
+"""Run by ``onnxruntime``: whether they have a local window, and weights in 8 bits."""
 OURS = (LINFORMER, EVERY_POSITION, ONNX, INT8, WINDOWED, WINDOWED_ONNX, WINDOWED_INT8)
 OTHERS = (TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD)
 WARM_UP = 1024
-"""Most tokens of the pass that loads libraries, before memory or time is measured."""
+"""Most tokens of the pass that loads libraries, before memory is measured."""
 FIRST_TOKEN = 5
 """Random tokens begin after the special symbols."""
 Sizes = dict[str, Any]
@@ -51,13 +51,13 @@ def measured_models(n: int) -> list[str]:
     return [name for name in (*OURS, *OTHERS) if name != BIGBIRD or BIGBIRD_FULL < n <= BIGBIRD_LONGEST]
 
 
-def build_config(n: int, sizes: Sizes, window: int = 0) -> LinformerConfig:
+def build_config(n: int, sizes: Sizes, is_windowed: bool) -> LinformerConfig:
     return LinformerConfig(
         vocab_size=sizes["vocabulary"],
         max_positions=n,
         projected_dim=min(sizes["k"], n),
         sharing="layerwise",
-        local_window=window,
+        local_window=sizes["window"] if is_windowed else 0,
         layers=sizes["layers"],
         embed_dim=sizes["width"],
         ffn_embed_dim=4 * sizes["width"],
@@ -73,7 +73,7 @@ def build_call(name: str, n: int, sizes: Sizes, graphs: Path) -> Call:
     """
     if name in GRAPHS:
         return _open_graph(graphs / f"{name}-{n}.onnx")
-    config = build_config(n, sizes, sizes["window"] if name == WINDOWED else 0)
+    config = build_config(n, sizes, name == WINDOWED)
     if name not in (LINFORMER, EVERY_POSITION, WINDOWED, TRANSFORMER):
         return PEERS[name.lower()](config, FEATURES).eval()
     model = _build_classifier(config)
@@ -93,30 +93,20 @@ def count_documents(n: int, sizes: Sizes) -> int:
 
 
 @torch.inference_mode()
-def time_models(
-    names: Sequence[str], n: int, sizes: Sizes, rounds: int, clock: str, graphs: Path, warm_up: int = 1
-) -> dict[str, list[float]]:
-    """Seconds of each model in each round, on the same (B, n) tokens.
-
-    Args:
-        warm_up: rounds that come first and are not recorded.
-    """
-    tokens, runs = build_tokens(count_documents(n, sizes), n, sizes), {}
-    for name in names:
-        call = build_call(name, n, sizes, graphs)
-        call(tokens[:1, :WARM_UP])
-        runs[name] = partial(call, tokens)
-    return time_interleaved(runs, rounds, warm_up=warm_up, clock=clock)
+def time_models(names: Sequence[str], n: int, sizes: Sizes, rounds: int, graphs: Path) -> dict[str, list[float]]:
+    """Seconds of each model in each round, on the same (B, n) tokens; a round that is not recorded comes first."""
+    tokens = build_tokens(count_documents(n, sizes), n, sizes)
+    runs = {name: partial(build_call(name, n, sizes, graphs), tokens) for name in names}
+    return time_interleaved(runs, rounds, clock=choose_clock("cpu"))
 
 
 def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:
     """Write the graphs of ``GRAPHS`` for inputs of up to n tokens."""
     from ..checkpoints.onnx_graph import write_graph
 
-    for name in GRAPHS:
-        window = sizes["window"] if name in (WINDOWED_ONNX, WINDOWED_INT8) else 0
-        model = _build_classifier(build_config(n, sizes, window))
-        write_graph(model, folder / f"{name}-{n}.onnx", n, int8=name in (INT8, WINDOWED_INT8))
+    for name, (is_windowed, is_int8) in GRAPHS.items():
+        model = _build_classifier(build_config(n, sizes, is_windowed))
+        write_graph(model, folder / f"{name}-{n}.onnx", n, int8=is_int8)
 
 
 def _build_classifier(config: LinformerConfig) -> Any:

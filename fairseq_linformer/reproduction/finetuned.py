@@ -61,7 +61,7 @@ def result_of(
 def rows_of(task: str, label: str, results: Sequence[Mapping[str, Any]]) -> Rows:
     """Accuracy on the development set, share of its most frequent class, and number of its rows."""
     model, scores = results[0]["model"], [result["splits"]["valid"] for result in results]
-    at: dict[str, Any] = {"task": task, "model": label, "n": int(model["max_positions"]), "split": "valid"}
+    at: dict[str, Any] = {"task": task, "model": label, "n": int(model["max_positions"])}
     if model["projected_dim"]:
         at |= {"k": int(model["projected_dim"]), "sharing": model["sharing"]}
     accuracies = repeated([100 * each["scores"]["accuracy"]["value"] for each in scores])
@@ -74,16 +74,10 @@ def rows_of(task: str, label: str, results: Sequence[Mapping[str, Any]]) -> Rows
     )
 
 
-def accuracy_of(rows: Rows, task: str, model: str) -> Row | None:
-    """Accuracy in percent on the development set."""
-    return rows.find("accuracy", split="valid", task=task, model=model)
-
-
 def mean_accuracy(rows: Rows, model: str, tasks: Sequence[str]) -> Estimate | None:
     """The mean over tasks of the medians, of the lowest and of the highest; None if one has too few seeds."""
-    measured = [
-        row for task in tasks if (row := accuracy_of(rows, task, model)) and (row.repetitions or 1) >= MIN_SEEDS
-    ]
+    found = [rows.find("accuracy", task=task, model=model) for task in tasks]
+    measured = [row for row in found if row and (row.repetitions or 1) >= MIN_SEEDS]
     if not measured or len(measured) < len(tasks):
         return None
     value, low, high = (mean(getattr(row, name) for row in measured) for name in ("value", "low", "high"))
@@ -99,9 +93,8 @@ def near_chance(rows: Rows, tasks: Sequence[str]) -> dict[str, str]:
     found = {}
     for task in tasks:
         margins = []
-        for row in rows.select("accuracy", task=task, split="valid"):
-            at = {"task": task, "split": "valid", "model": row.model}
-            majority, number = rows.find("majority", **at), rows.find("rows", **at)
+        for row in rows.select("accuracy", task=task):
+            majority, number = (rows.find(metric, task=task, model=row.model) for metric in ("majority", "rows"))
             if majority and number:
                 low = 100 * wilson(row.value / 100, int(number.value))[0]
                 text = f"{row.value:.1f} % [from {low:.1f}] at best, most frequent class {majority.value:.1f} %"

@@ -7,13 +7,15 @@ same part; git keeps the earlier one.
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
-from ..benchmark.rows import Row, significant
+from ..benchmark.rows import Row
+from ..benchmark.rows import repeated as repeated
+from ..benchmark.rows import significant as significant
 from ..files import open_atomic, read_json
 from ..machine import provenance
 
@@ -134,13 +136,6 @@ def read(path: Path) -> list[Result]:
 # Rows
 
 
-def repeated(values: Sequence[float], average: Callable[[Sequence[float]], float] = median) -> dict[str, Any]:
-    """``value`` (the median, or another average), ``low``, ``high`` and ``repetitions`` of a row, in six digits."""
-    rounded = [significant(value) for value in values]
-    found = {"value": significant(average(rounded))}
-    return found | {"low": min(rounded), "high": max(rounded), "repetitions": len(rounded)} if rounded[1:] else found
-
-
 def mean_in_words(values: Sequence[float], decimals: int) -> str:
     """The mean of values and their extremes, for a cell of a table; a dash if there are none.
 
@@ -158,7 +153,7 @@ def join(results: Iterable[Result]) -> Rows:
     return Rows(row for result in results for row in result.rows)
 
 
-def in_words(row: Row | None, digits: int = 3, factor: float = 1.0, unit: str = "") -> str:
+def in_words(row: Row | None, digits: int = 3) -> str:
     """The value of a row and its extremes, for a cell of a table; a dash if there is none.
 
     >>> in_words(Row(value=1.25, low=1.0, high=1.5)), in_words(None)
@@ -167,11 +162,7 @@ def in_words(row: Row | None, digits: int = 3, factor: float = 1.0, unit: str = 
     if row is None:
         return "-"
     value, low, high = (
-        f"{factor * each:,.{_digits(factor * each, digits)}g}" for each in (row.value, row.low, row.high)
+        f"{each:,.{max(digits, math.ceil(math.log10(abs(each) + 1)))}g}"  # integers in full, without an exponent
+        for each in (row.value, row.low, row.high)
     )
-    return value + unit + f" [{low}, {high}]" * ("low" in row)
-
-
-def _digits(value: float, digits: int) -> int:
-    """Integers in full, without an exponent."""
-    return max(digits, math.ceil(math.log10(abs(value) + 1)))
+    return value + f" [{low}, {high}]" * ("low" in row)

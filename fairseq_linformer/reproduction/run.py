@@ -13,7 +13,6 @@ RUNS/text.json              the text of all these runs, with checksums
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +187,7 @@ class Trained:
         """The last one."""
         return self.folder / run_folder.CHECKPOINTS / LAST
 
-    @cached_property
+    @property
     def seconds(self) -> float:
         return training_seconds(self.checkpoint, self.initial_checkpoint)
 

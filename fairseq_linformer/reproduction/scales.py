@@ -44,7 +44,6 @@ class Scale(Compared):
         lr, warmup: learning rate, and the updates in which it rises.
         base, grown, compared: updates from scratch, after each doubling of n, and in the comparison.
         validate: updates between two points of a curve, and between two checkpoints.
-        sentences: blocks of n tokens whose attention is analyzed (Figure 1); the paper takes 10,000.
         bf16: whether to train in bf16 instead of fp32.
     """
 
@@ -60,7 +59,6 @@ class Scale(Compared):
     grown: int
     compared: int
     validate: int
-    sentences: int
     bf16: bool = False
 
 
@@ -84,7 +82,6 @@ SCALES: dict[str, Scale] = {
         grown=2,
         compared=2,
         validate=1,
-        sentences=4,
     ),
     # 2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from
     # scratch, after 3,000 to 5,000. After n is doubled, the loss recovers within 400 updates; after n is quadrupled,
@@ -107,7 +104,6 @@ SCALES: dict[str, Scale] = {
         grown=400,
         compared=500,
         validate=100,
-        sentences=1000,
     ),
     # One H100, at n and k of the paper; never run. At the 240,000 tokens per second of a distillation of this size,
     # Figure 3 (a) takes three calls of 9 minutes of scripts/gpu_figure_3.sh. With one seed no verdict follows.
@@ -129,7 +125,6 @@ SCALES: dict[str, Scale] = {
         grown=600,
         compared=2000,
         validate=200,
-        sentences=10000,
         bf16=True,
     ),
 }

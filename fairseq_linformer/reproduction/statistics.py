@@ -25,10 +25,14 @@ class Check:
     outcome: str
     text: str
 
+    @property
+    def holds(self) -> bool:
+        return self.outcome == HOLDS
 
-def decide(holds: bool, text: str) -> Check:
-    """A check that either holds or fails."""
-    return Check(HOLDS if holds else FAILS, text)
+
+def decide(holds: bool, text: str, fails: bool = True) -> Check:
+    """A check that holds, or else fails, or is undecided if it does not fail either."""
+    return Check(HOLDS if holds else FAILS if fails else UNDECIDED, text)
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Verdict:
         found = {check.outcome for check in self.checks}
         if not found:
             return UNMEASURED
-        if any(check.outcome != HOLDS for check in self.preconditions):
+        if any(not check.holds for check in self.preconditions):
             return UNDECIDED
         return next((outcome for outcome in (FAILS, UNDECIDED) if outcome in found), HOLDS)
 
@@ -63,7 +67,7 @@ class Verdict:
     def numbers(self) -> list[str]:
         """The texts of the preconditions that do not hold, then of the checks, those with the outcome first."""
         order = (self.outcome, FAILS, UNDECIDED, HOLDS)
-        missing = [check for check in self.preconditions if check.outcome != HOLDS]
+        missing = [check for check in self.preconditions if not check.holds]
         return [check.text for check in [*missing, *sorted(self.checks, key=lambda check: order.index(check.outcome))]]
 
 
@@ -80,18 +84,15 @@ class Estimate:
         return f"{self.text}: {self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
     def at_most(self, limit: float) -> Check:
-        return self.within(-math.inf, limit, f"≤ {limit:g}")
+        return self.within(-math.inf, limit)
 
     def more_than(self, limit: float) -> Check:
-        outcome = HOLDS if self.low > limit else FAILS if self.high <= limit else UNDECIDED
-        return Check(outcome, f"{self}; needs > {limit:g}")
+        return decide(self.low > limit, f"{self}; needs > {limit:g}", self.high <= limit)
 
-    def within(self, least: float, most: float, needs: str = "") -> Check:
-        if least <= self.low and self.high <= most:
-            outcome = HOLDS
-        else:
-            outcome = FAILS if self.low > most or self.high < least else UNDECIDED
-        return Check(outcome, f"{self}; needs {needs or f'{least:.3g} to {most:.3g}'}")
+    def within(self, least: float, most: float) -> Check:
+        needs = f"≤ {most:g}" if least == -math.inf else f"{least:.3g} to {most:.3g}"
+        is_beyond = self.low > most or self.high < least
+        return decide(least <= self.low and self.high <= most, f"{self}; needs {needs}", is_beyond)
 
 
 def ratio_of_extremes(a: Row | Estimate, b: Row | Estimate, text: str) -> Estimate:
@@ -116,16 +117,6 @@ def student_interval(values: Sequence[float]) -> tuple[float, float, float]:
     mean, error = float(np.mean(values)), float(stats.sem(values))
     low, high = stats.t.interval(CONFIDENCE, len(values) - 1, loc=mean, scale=error) if error else (mean, mean)
     return mean, float(low), float(high)
-
-
-def geometric_mean(logarithms: Sequence[float], text: str) -> Estimate:
-    """The exponential of the mean of natural logarithms, with Student's 95 % interval.
-
-    Args:
-        logarithms: one per seed, two at least.
-    """
-    mean, low, high = (math.exp(x) for x in student_interval(logarithms))
-    return Estimate(mean, low, high, f"{text}, {len(logarithms)} seeds")
 
 
 def wilson(share: float, trials: int) -> tuple[float, float]:

@@ -127,7 +127,7 @@ def test_the_exponent_is_between_extremes():
 
 def accuracies(model: str, value: float, spread: float = 0.0, tasks=table_2.NAMES, n=512, seeds=3):
     for task in tasks:
-        at = {"model": model, "task": task, "split": "valid", "n": n}
+        at = {"model": model, "task": task, "n": n}
         yield Row(metric="accuracy", value=value, low=value - spread, high=value + spread, repetitions=seeds, **at)
         yield Row(metric="majority", value=50.0, **at)
         yield Row(metric="rows", value=10000, **at)
@@ -381,39 +381,32 @@ for part, better, worse in (
     ("growing", {"at once": 5.1, "from scratch": 5.1}, {"at once": 4.9}),
     ("warm start", {"converted": 5.5, "from scratch": 5.6}, {"converted": 5.7}),
     ("projections", {"linear": 5.5, "mean-pool": 5.6, "max-pool": 5.6, "conv": 5.6}, {"linear": 5.7}),
-    ("conversion", {"k=16, W=16": 5.06}, {"k=16, W=16": 5.08}),
     ("conversion long", {"k=16, W=16": 5.19}, {"k=16, W=16": 5.21}),
 ):
     rule(initialization, part, (HOLDS, trained(better)), (FAILS, trained(better | worse)), part=part)
 
 
-def share(model: str, n: int, value: float) -> list[Row]:
-    """The last of two layers has the value."""
-    return [Row(metric="surviving_variance", value=v, model=model, n=n, layer=i) for i, v in ((1, 0.1), (2, value))]
-
-
-def untrained(near: float = 0.8, control: float = 0.6):
-    values = {"k=128, W=4": 0.7, "k=128, W=16": near, "k=1, W=4": control, "k=1, W=16": 0.6}
-    return [row for name, value in values.items() for row in share(name, 512, value)]
+def share(model: str, n: int, value: float) -> Row:
+    return Row(metric="surviving_variance", value=value, model=model, n=n)
 
 
 def short(graded: float, longest: float):
     """Staggered windows keep 0.9 at every length."""
     for n in distillation.SIZES["encoder"]["inputs"]:
         for window in (0, 16):
-            yield from share(f"staggered, W={window}", n, 0.9)
-            yield from share(f"graded, W={window}", n, longest if n == 512 else graded)
+            yield share(f"staggered, W={window}", n, 0.9)
+            yield share(f"graded, W={window}", n, longest if n == 512 else graded)
 
 
 def curves(last: float = 0.9, control: float = 0.7, missing: str = ""):
     for each in distillation.SIZES["encoder"]["distilled"]:
         if (name := distillation.curve_label(each)) != missing:
-            yield from share(name, each.n, control if each.k == 1 else last)
+            yield share(name, each.n, control if each.k == 1 else last)
 
 
 ON = {"scale": "encoder"}
-rule(distillation, "near", (HOLDS, untrained()), (FAILS, untrained(near=0.799)), part="untrained", **ON)
-rule(distillation, "E and F", (HOLDS, untrained(control=0.69)), (FAILS, untrained(control=0.7)), part="untrained", **ON)
+for kept, outcome in ((0.8, HOLDS), (0.799, FAILS)):
+    rule(distillation, "near", (outcome, [share("k=128, W=16", 512, kept)]), part="untrained", **ON)
 rule(distillation, "exact", (HOLDS, short(0.999, 0.8)), (FAILS, short(0.998, 0.9)), part="short inputs", **ON)
 rule(
     distillation,
@@ -515,10 +508,10 @@ for low, outcome in ((1.5, HOLDS), (1.49, FAILS)):
     rows = [rounds("time_ratio", 2.0, low, model=m, baseline=other, n=512) for m, other in int8.PAIRS]
     rule(int8, "speed", (outcome, rows), part="speed")
 for part, limits in {"training": [1.12, 2.4, 0.9091, 1.2, 0.75], "finetuning": [2.0, 0.85], "inference": [5.3]}.items():
-    for limit, (metric, where, _, most) in zip(limits, speed.BOUNDS[part], strict=True):
-        step = -0.01 if most < 1 else 0.01
+    for limit, (metric, baseline, n, _) in zip(limits, speed.BOUNDS[part], strict=True):
+        step, where = (-0.01 if metric == "bytes_share" else 0.01), {"model": "ours", "baseline": baseline, "n": n}
         for value, outcome in ((limit + step, HOLDS), (limit - step, FAILS)):
-            rule(speed, part, (outcome, [rounds(metric, value, 0.1, 9.0, model="ours", **where)]), part=part)
+            rule(speed, part, (outcome, [rounds(metric, value, 0.1, 9.0, **where)]), part=part)
 
 
 @pytest.mark.parametrize("module, claim, outcome, result", RULES)

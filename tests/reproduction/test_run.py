@@ -45,7 +45,7 @@ def plans(scale, seed):
     for part, build in initialization.COMPARED.items():
         for label, run in build(scale, seed).items():
             yield f"{part} {label}", run
-    for label, run in compared_runs(local_window.models_by_window(scale.compared_n), scale, seed).items():
+    for label, run in compared_runs(local_window.linformers(scale.compared_n), scale, seed).items():
         yield f"local_window {label}", run
 
 

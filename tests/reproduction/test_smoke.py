@@ -45,7 +45,7 @@ RUNS = [
     ("distillation", "short inputs"),
     ("distillation", "curve n=32, k=8, W=4"),
     ("initialization", "projections"),
-    ("initialization", "conversion"),
+    ("initialization", "conversion long"),
     ("long-documents", "documents"),
     ("int8", "speed"),
     ("int8", "imdb"),

@@ -4,7 +4,7 @@ The share of the variance of the last layer's features on held-out text. Nothing
 so there are no seeds.
 
 **Untrained**, staggered windows, at n = 128 and 512. *near*: k = n / 4 with W = 16 keeps at least 0.8 (prototypes with
-0.82 to 0.87 were known). *E and F*: with W = 4 and 16, k = n / 4 keeps more than k = 1.
+0.82 to 0.87 were known).
 
 **Short inputs**, N = 512, k = 128, W = 0 and 16. *exact*: graded windows keep 0.999 of inputs of at most k / 2 tokens.
 *graded*: at each length below N they keep more than staggered windows, and at N at most 0.06 less. (Written when a
@@ -15,7 +15,7 @@ prototype's numbers were known.)
 missing and no other one fails. (Runs of 0.8 million tokens with 0.835 and 0.899 at k = 32 were known.)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +30,7 @@ from ..result import Inputs, Parts, Result, Row, Rows, environment, join, signif
 from ..run import GRADED, STAGGERED, Model, Trained, convert, training_environment
 from ..statistics import UNDECIDED, Check, Verdict, decide
 from ..text import describe_text, find_shards
-from .local_window import K_DIVISORS, LOCAL_WINDOWS, WIDEST, label
+from .local_window import WIDEST, label, linformers
 
 TITLE = "Distillation"
 SAYS = "k = n / 4 with a local window keeps most of an encoder, distilled 90 % of its variance"
@@ -65,7 +65,7 @@ Linformers of the curve, each at its own n, for ``updates`` of ``per_update`` to
 
 
 def curve_label(model: Model) -> str:
-    return f"n={model.n}, k={model.k}, W={model.local_window}"
+    return f"n={model.n}, {label(model.k or model.n, model.local_window)}"
 
 
 UNTRAINED, SHORT, CURVE = "untrained", "short inputs", "curve "
@@ -94,15 +94,12 @@ def conversions(part: str, sizes: dict[str, Any]) -> list[tuple[str, Model, tupl
             for start in (STAGGERED, GRADED)
         ]
     return [
-        (label(k, window), Model(n, k, start=STAGGERED, local_window=window), (n,))
-        for n in sizes["lengths"]
-        for k in (1, *(n // divisor for divisor in K_DIVISORS))
-        for window in LOCAL_WINDOWS
+        (name, replace(model, start=STAGGERED), (n,)) for n in sizes["lengths"] for name, model in linformers(n).items()
     ]
 
 
 def run_converted(part: str, scale: str, inputs: Inputs) -> Result:
-    """The share of each layer's variance that untrained Linformers keep."""
+    """The share of the variance of the last layer that untrained Linformers keep."""
     sizes, rows = SIZES[scale], Rows()
     shard, models = find_shards(inputs.text)[0], conversions(part, sizes)
     encoder = open_encoder(inputs.encoder, max(model.n for _, model, _ in models), folder_of(scale, inputs))
@@ -113,7 +110,7 @@ def run_converted(part: str, scale: str, inputs: Inputs) -> Result:
             write_checkpoint(convert(checkpoint, model), student)
             for n in lengths:
                 shares = explained_variance(encoder, student, shard, n, sizes["tokens"])
-                rows += share_rows(shares, model=name, n=n, k=model.k)
+                rows.append(share_row(shares[-1], name, n, model.k))
             student.unlink()
     configuration = {"encoder": checkpoint["provenance"]["imported"], "tokens": sizes["tokens"]}
     return Result(part, scale, rows, environment(inputs, describe_text(inputs.text)), configuration)
@@ -123,12 +120,8 @@ def folder_of(scale: str, inputs: Inputs) -> Path:
     return inputs.runs.absolute() / scale / "distillation"
 
 
-def share_rows(shares: Iterable[float], **where: Any) -> list[Row]:
-    """A row per layer."""
-    return [
-        Row(metric=METRIC, value=significant(share), unit="share of variance", layer=layer, **where)
-        for layer, share in enumerate(shares, 1)
-    ]
+def share_row(share: float, model: str, n: int, k: int | None) -> Row:
+    return Row(metric=METRIC, value=significant(share), unit="share of variance", model=model, n=n, k=k)
 
 
 def run_distilled(model: Model, scale: str, inputs: Inputs) -> Result:
@@ -147,11 +140,9 @@ def run_distilled(model: Model, scale: str, inputs: Inputs) -> Result:
     shares = {0: report["variance_before"]}
     shares |= {int(update) * per_update: each for update, each in report["variance_at"].items()}
     shares[report["tokens_at_most"]] = report["variance_after"]
-    name = curve_label(model)
-    rows = Rows(share_rows(report["variance_after"], model=name, n=model.n, k=model.k))
-    for layer in range(1, len(report["variance_after"]) + 1):
-        points = [(tokens, significant(each[layer - 1])) for tokens, each in shares.items()]
-        rows.append(Row(metric=CURVE_METRIC, model=name, n=model.n, layer=layer, points=points))
+    name, points = curve_label(model), [(tokens, significant(each[-1])) for tokens, each in shares.items()]
+    curve = Row(metric=CURVE_METRIC, model=name, n=model.n, points=points)
+    rows = Rows([share_row(report["variance_after"][-1], name, model.n, model.k), curve])
     imported = read_checkpoint(encoder)["provenance"]["imported"]
     configuration = {"model": asdict(model), "distillation": training, "encoder": imported}
     circumstances = training_environment([Trained(out / RUN, model)], inputs)
@@ -163,7 +154,6 @@ def run_distilled(model: Model, scale: str, inputs: Inputs) -> Result:
 
 CLAIMS = {
     "near": "Without training, staggered k = n / 4 with a local window of 16 keeps most of a pretrained encoder.",
-    "E and F": "Next to a local window, staggered E and F keep more of an encoder than one average of the text.",
     "exact": "A converted encoder keeps its features on inputs of at most k / 2 tokens.",
     "graded": "Graded windows keep more on short inputs than staggered ones, and hardly less on the longest.",
     "quarter": "After 4 million tokens k = n / 4 with a local window of 4 explains at least 90 % of the variance.",
@@ -171,11 +161,9 @@ CLAIMS = {
 }
 
 
-def last_layer(results: Sequence[Result], *parts: str) -> Rows:
-    """The rows of the last layer, of parts that begin with these words."""
-    rows = join(result for result in results if result.part.startswith(parts))
-    depth = max((row.layer for row in rows), default=0)
-    return Rows(row for row in rows if row.layer == depth)
+def rows_of(results: Sequence[Result], part: str) -> Rows:
+    """The rows of all parts that begin with this word."""
+    return join(result for result in results if result.part.startswith(part))
 
 
 def keeps(rows: Rows, n: int, model: str, least: float) -> Check:
@@ -198,7 +186,7 @@ def keeps_more(rows: Rows, n: int, model: str, other: str, loss: float = 0.0) ->
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     sizes = SIZES[results[0].scale] if results else SIZES["encoder"]
-    untrained, short, curve = (last_layer(results, part) for part in (UNTRAINED, SHORT, CURVE))
+    untrained, short, curve = (rows_of(results, part) for part in (UNTRAINED, SHORT, CURVE))
     lengths = sorted({row.n for row in untrained})
     *shorter, longest = sizes["inputs"]
     windows = sizes["windows"] if short else ()
@@ -206,9 +194,6 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     models = [model for model in sizes["distilled"] if curve and model.local_window]
     checks = {
         "near": [keeps(untrained, n, label(n // 4, WIDEST), MIN_SHARE) for n in lengths],
-        "E and F": [
-            keeps_more(untrained, n, label(n // 4, w), label(1, w)) for n in lengths for w in LOCAL_WINDOWS[1:]
-        ],
         "exact": [keeps(short, n, f"{GRADED}, W={w}", EXACT) for w in windows for n in exact],
         "graded": [
             keeps_more(short, n, f"{GRADED}, W={w}", f"{STAGGERED}, W={w}", MAX_LOSS if n == longest else 0.0)
@@ -229,7 +214,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    untrained, short, curve = (last_layer(results, part) for part in (UNTRAINED, SHORT, CURVE))
+    untrained, short, curve = (rows_of(results, part) for part in (UNTRAINED, SHORT, CURVE))
     curves, found = curve.select(CURVE_METRIC), pivot("Untrained, staggered", untrained, "model", "n", decimals)
     found += pivot("Short inputs, by tokens", short, "n", "model", decimals)
     if curves:

@@ -38,7 +38,6 @@ from ...training.initial_checkpoint import open_initial_checkpoint
 from ...training.job import TrainingJob, quote, run_name
 from ...training.run_folder import DONE
 from ..comparison import (
-    about,
     at_most,
     curves,
     decreasing,
@@ -103,7 +102,7 @@ _ON_ENCODER: Parts = {
     scale: {f"encoder {label}": ("data", "encoder") for label in encoder_models(scale)} for scale in ENCODER_SIZES
 }
 PARTS: Parts = {
-    "smoke": {**_PANELS, **dict(list(_ON_ENCODER["smoke"].items())[:2])},
+    "smoke": {**_PANELS, **_ON_ENCODER["smoke"]},
     "cpu": _PANELS,
     "encoder": _ON_ENCODER["encoder"],
     "gpu": _PANELS,
@@ -300,7 +299,7 @@ def length_verdict(panel: str, rows: Rows, start: str) -> Verdict:
     robertas = {row.n: row.model for row in measured if row.k is None}
     controls = {model: robertas.get(n, f"roberta n={n}") for model, n in models.items()}
     ratios = [perplexity_ratio(rows, model, control) for model, control in controls.items()]
-    checks = [about(rows, model, next(iter(models)), SAME) for model in list(models)[1:]]
+    checks = [at_most(rows, model, next(iter(models)), SAME, 1 / SAME) for model in list(models)[1:]]
     claim = "At a fixed k the final perplexity is about the same for every n."
     remarks = [str(ratio) for ratio in ratios if ratio]
     return verdict(rows, panel, claim, list(models), checks, list(controls.values()), remarks)

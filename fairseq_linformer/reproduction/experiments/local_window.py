@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from ...benchmark.measure import inference, training
+from ...benchmark.measure import Setup, inference, training
 from ...benchmark.rows import Case
-from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
+from ..benchmarks import CPU, SMOKE, run_benchmark
 from ..comparison import at_most, bits_by_seed, perplexity_table, pretrain, verdict
 from ..display import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, in_words, join
@@ -32,13 +32,24 @@ QUALITY = "quality"
 COST = ("step, k = 128", "step, k = 256", "inference, k = 128", "inference, k = 256")
 PARTS: Parts = {
     "smoke": {QUALITY: ("data",), "step, k = 8": (), "inference, k = 8": ()},
-    **{scale: {QUALITY: ("data",), **dict.fromkeys(COST, ())} for scale in ("cpu", "gpu")},
+    "cpu": {QUALITY: ("data",), **dict.fromkeys(COST, ())},
 }
 LOCAL_WINDOWS, WIDEST = (0, 4, 16), 16
 K_DIVISORS = (8, 4, 2)
 MAX_RATIO = 1.1
-MAX_STEP, MAX_BYTES, MAX_PER_TOKEN = 1.15, 1.25, 1.15
-ROUNDS = 7
+MAX_COST = {
+    ("relative_time", "training step"): 1.15,
+    ("relative_bytes", "training step"): 1.25,
+    ("time_per_token_ratio", "inference"): 1.15,
+}
+"""By metric and phase."""
+SIZES: dict[str, tuple[tuple[int, ...], Setup, int]] = {
+    "smoke": ((32, 64), SMOKE, 1),
+    "cpu": ((512, 16384), replace(CPU, rounds=7), 12),
+}
+"""Of the cost: lengths of inference, of which the first is that of a step; setup; and layers of a step."""
+BATCH = 4
+"""Sentences of a step."""
 
 
 def label(k: int, local_window: int) -> str:
@@ -47,36 +58,28 @@ def label(k: int, local_window: int) -> str:
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     if part == QUALITY:
-        models = models_by_window(SCALES[scale].compared_n)
-        return pretrain(part, scale, partial(compared_runs, models), inputs)
+        n = SCALES[scale].compared_n
+        return pretrain(part, scale, partial(compared_runs, {"roberta": Model(n), **linformers(n)}), inputs)
     return run_cost(part, scale, inputs)
 
 
-def models_by_window(n: int) -> dict[str, Model]:
-    """RoBERTa, and Linformers of each k and W, among them k = 1, the control."""
-    models = {"roberta": Model(n)}
-    for k in (1, *(n // divisor for divisor in K_DIVISORS)):
-        for window in LOCAL_WINDOWS:
-            if window < n:
-                models[label(k, window)] = Model(n, k, local_window=window)
-    return models
+def linformers(n: int, divisors: Sequence[int] = K_DIVISORS) -> dict[str, Model]:
+    """Linformers of k = n / divisor and each W by label, and k = 1, the control."""
+    ks, windows = (1, *(n // divisor for divisor in divisors)), [window for window in LOCAL_WINDOWS if window < n]
+    return {label(k, window): Model(n, k, local_window=window) for k in ks for window in windows}
 
 
 def run_cost(part: str, scale: str, inputs: Inputs) -> Result:
     """Steps of the base model, or inference of two of its layers at a fixed number of tokens."""
     phase, k = part.split(", k = ")
-    setup = replace({"smoke": SMOKE, "cpu": CPU, "gpu": GPU}[scale], rounds=2 if scale == "smoke" else ROUNDS)
+    lengths, setup, layers = SIZES[scale]
     if phase == "step":
-        n, batch = {"smoke": (32, 2), "cpu": (512, 4), "gpu": (512, 64)}[scale]
-        cases = [Case("linformer", n, int(k), window) for window in LOCAL_WINDOWS]
-        setup = setup if scale == "smoke" else replace(setup, layers=12)
-        timed = partial(training, cases=cases, tokens=batch * n, setup=setup)
+        lengths = lengths[:1]
+        timed = partial(training, tokens=BATCH * lengths[0], setup=replace(setup, layers=layers))
     else:
-        lengths = (32, 64) if scale == "smoke" else (512, 16384)
-        cases = [Case("linformer", n, int(k), window) for n in lengths for window in LOCAL_WINDOWS]
-        setup = replace(setup, vocabulary=1000, layers=min(setup.layers, 2))
-        timed = partial(inference, cases=cases, tokens=max(lengths), setup=setup)
-    result = run_benchmark(part, scale, "local_window", [timed], inputs)
+        timed = partial(inference, tokens=lengths[-1], setup=replace(setup, vocabulary=1000))
+    cases = [Case("linformer", n, int(k), window) for n in lengths for window in LOCAL_WINDOWS]
+    result = run_benchmark(part, scale, "local_window", [partial(timed, cases=cases)], inputs)
     compared = ("relative_time", "relative_bytes", "time_per_token_ratio")
     where = {"phase": "training step" if phase == "step" else "inference"}
     result.rows = Rows(
@@ -105,15 +108,10 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 def cost_checks(rows: Rows) -> list[Check]:
     if not rows:
         return []
-    limits = {
-        ("relative_time", "training step"): MAX_STEP,
-        ("relative_bytes", "training step"): MAX_BYTES,
-        ("time_per_token_ratio", "inference"): MAX_PER_TOKEN,
-    }
     found = {(row.metric, row.phase) for row in rows}
-    checks = [Check(UNDECIDED, f"{' of '.join(each)} is not measured") for each in limits if each not in found]
+    checks = [Check(UNDECIDED, f"{' of '.join(each)} is not measured") for each in MAX_COST if each not in found]
     for row in rows:
-        limit = limits.get((row.metric, row.phase))
+        limit = MAX_COST.get((row.metric, row.phase))
         if row.model == f"W={WIDEST}" and limit is not None:
             text = f"{row.phase}, n={row.n}, k={row.k}: {row.metric.replace('_', ' ')} {in_words(row)}"
             checks.append(decide(row.value <= limit, f"{text}; needs ≤ {limit:g}"))

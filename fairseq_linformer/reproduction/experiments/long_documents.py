@@ -12,19 +12,17 @@ measurement.)
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...benchmark.rows import single
-from ...benchmark.timing import choose_clock, num_threads
+from ...benchmark.timing import num_threads
 from ...checkpoints.onnx_export import check_packages
 from .. import document_models as models
-from ..benchmarks import rate_rows, ratio_rows
+from ..benchmarks import ratio_rows
 from ..display import Panel, Table, pivot
 from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
-from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join
+from ..result import Inputs, Parts, Result, Row, Rows, environment, join, repeated, significant
 from ..statistics import UNDECIDED, Check, Verdict, decide, every_round_at_least
 
 TITLE = "Long documents"
@@ -41,8 +39,6 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 """Sizes of the models, lengths n, rounds at each, and tokens of a round (or one document)."""
-LONGEST_WITH_WARM_UP = 4096
-"""n up to which a round that is not recorded comes first; a round of longer documents takes minutes."""
 PER_TOKEN, RATE, RATIO = "bytes_per_token", "documents_per_second", "time_ratio"
 BARS = ((4096, LONGFORMER, 3.0), (4096, MODERNBERT, 1.5), (16384, TRANSFORMER, 5.0))
 """n, model, and how many times as fast as it the Linformer must be."""
@@ -53,24 +49,25 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     check_packages("long-documents")
     sizes, rows = SIZES[scale], Rows()
     with num_threads(sizes["threads"]):
-        clock = choose_clock("cpu")
         for n, rounds in zip(sizes["lengths"], sizes["rounds"]):
-            rows += measure_length(n, rounds, sizes, clock)
+            rows += measure_length(n, rounds, sizes)
     return Result(part, scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})
 
 
-def measure_length(n: int, rounds: int, sizes: dict[str, Any], clock: str) -> list[Row]:
+def measure_length(n: int, rounds: int, sizes: dict[str, Any]) -> list[Row]:
     """Times of all models in turn, then the memory of each."""
     found: list[Row] = []
-    names = models.measured_models(n)
+    names, documents = models.measured_models(n), models.count_documents(n, sizes)
     with TemporaryDirectory() as folder:
         graphs = Path(folder)
         models.write_graphs(graphs, n, sizes)
-        seconds = models.time_models(names, n, sizes, rounds, clock, graphs, int(n <= LONGEST_WITH_WARM_UP))
+        seconds = models.time_models(names, n, sizes, rounds, graphs)
         for name in names:
             added = models.measure_memory(name, n, sizes, graphs)
-            found.append(Row(metric=PER_TOKEN, model=name, n=n, **single(added / n, "bytes per token")))
-    found += rate_rows(seconds, models.count_documents(n, sizes), "documents", n=n)
+            found.append(Row(metric=PER_TOKEN, model=name, n=n, value=significant(added / n), unit="bytes per token"))
+    for name, times in seconds.items():
+        rates = repeated([documents / each for each in times])
+        found.append(Row(metric=RATE, unit="documents per second", model=name, n=n, **rates))
     return [*found, *ratio_rows(seconds, models.OURS, OTHERS, n=n)]
 
 
@@ -114,19 +111,24 @@ def tables(results: Sequence[Result]) -> list[Table]:
         for row in rows.select(RATIO)
         if row.model in (LINFORMER, EVERY_POSITION)
     ]
-    memory = "KiB per token that a forward pass adds to the loaded model"
+    title = "KiB per token that a forward pass adds to the loaded model"
     return [
         *pivot("Documents per second", rows.select(RATE), "model", "n"),
         *pivot("Times as fast, median [extremes of the rounds]", ratios, "models", "n"),
-        *pivot(memory, rows.select(PER_TOKEN), "model", "n", partial(in_words, factor=1 / 1024)),
+        *pivot(title, memory_rows(rows), "model", "n"),
     ]
+
+
+def memory_rows(rows: Rows) -> Rows:
+    """KiB per token."""
+    return Rows(Row(row, value=row.value / 1024) for row in rows.select(PER_TOKEN))
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
     """Tokens per second and memory per token, over n."""
     rows = Rows(row for row in join(results) if row.model != EVERY_POSITION)
     speed = Rows(Row(row, value=row.value * row.n) for row in rows.select(RATE)).lines("model", "n")
-    memory = Rows(Row(row, value=row.value / 1024) for row in rows.select(PER_TOKEN)).lines("model", "n")
+    memory = memory_rows(rows).lines("model", "n")
     windowed = [name for name in speed if "local window" in name]
     panels = [
         Panel("Speed", "n", "tokens per second", speed, {}, windowed, log_x=True, log_y=True),

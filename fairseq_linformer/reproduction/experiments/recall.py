@@ -13,19 +13,17 @@ k = 1 is above 0; the verdict on the default initialization alone is reported. I
 control and k are not evaluated: the task or the budget is then unsuitable.
 """
 
-import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from ...files import read_json, write_json
-from ...machine import provenance
+from ...benchmark.measure import measure_once
 from ..display import Table
 from ..recall_task import RecallModel, RecallTask, count_recalled, train_model
-from ..result import Inputs, Parts, Result, Row, Rows, environment, mean_in_words
+from ..result import Inputs, Parts, Result, Row, Rows, environment, mean_in_words, significant
 from ..run import Model
-from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, student_interval, wilson
+from ..statistics import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval, wilson
 
 TITLE = "Far-token recall"
 SAYS = "E and F find what is too far away for a local window"
@@ -80,38 +78,26 @@ def models_of(sizes: dict[str, Any]) -> list[Model]:
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    """Each trained model has a file in RUNS/SCALE/recall, so that a rerun resumes."""
-    sizes, folder = SIZES[scale], inputs.runs / scale / "recall"
-    rows, found = Rows(), []
+    """A rerun resumes: models that are in RUNS/SCALE/recall.json are not trained again."""
+    sizes, path, rows = SIZES[scale], inputs.runs / scale / "recall.json", Rows()
     for seed in sizes["seeds"]:
         for model in models_of(sizes):
-            found.append(measure_model(model, seed, sizes, folder))
-            share = found[-1]["recalled"] / sizes["sequences"]
-            low, high = (round(end, 6) for end in wilson(share, sizes["sequences"]))
-            interval = {"low": low, "high": high, "repetitions": sizes["sequences"], "interval_kind": "confidence"}
-            where = {"model": label(model), "n": model.n, "k": model.k, "seed": seed}
-            rows.append(Row(metric="accuracy", value=share, unit="share of sequences", **interval, **where))
-    commits = "; ".join(dict.fromkeys(each["commit"] for each in found))
-    seconds = round(sum(each["seconds"] for each in found), 1)
-    circumstances = environment(inputs, "none: random sequences of a seed", commit=commits, seconds=seconds)
-    return Result(part, scale, rows, circumstances, sizes)
+            rows += measure_once(path, partial(measure, cases=[model], seed=seed, sizes=sizes))
+    return Result(part, scale, rows, environment(inputs, "none: random sequences of a seed"), sizes)
 
 
-def measure_model(model: Model, seed: int, sizes: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Train and evaluate a model, unless it is: the number of recalled sequences."""
-    n, k, window = model.n, model.k or model.n, model.local_window
-    path = folder / f"n{n}-k{k}-w{window}-{model.start}-seed{seed}.json"
-    if not path.exists():
-        started, trained = time.monotonic(), RecallModel(RecallTask(n), k, window, model.start, seed)
+def measure(cases: Sequence[Model], seed: int, sizes: dict[str, Any]) -> list[Row]:
+    """Train models, and evaluate them: the share of recalled sequences."""
+    rows = []
+    for model in cases:
+        trained = RecallModel(RecallTask(model.n), model.k or model.n, model.local_window, model.start, seed)
         train_model(trained, seed, sizes["updates"], sizes["batch"])
-        found = {
-            "recalled": count_recalled(trained, EVALUATION_SEED + seed, sizes["sequences"]),
-            "seconds": round(time.monotonic() - started, 2),
-            "commit": provenance()["commit"],
-        }
-        write_json(path, found)
-    stored: dict[str, Any] = read_json(path)
-    return stored
+        share = count_recalled(trained, EVALUATION_SEED + seed, sizes["sequences"]) / sizes["sequences"]
+        low, high = (significant(end) for end in wilson(share, sizes["sequences"]))
+        found = {"value": share, "low": low, "high": high, "repetitions": sizes["sequences"]}
+        where = {"model": label(model), "n": model.n, "k": model.k, "seed": seed}
+        rows.append(Row(metric="accuracy", unit="share of sequences", **found, **where))
+    return rows
 
 
 # Verdicts
@@ -156,8 +142,7 @@ def increase_checks(rows: Rows, sizes: dict[str, Any], starts: Sequence[str | No
         checks.append(mean_difference(rows, models[-1], models[0]).more_than(0))
         for before, after in pairwise(models):
             difference = mean_difference(rows, after, before)
-            outcome = FAILS if difference.high < -MARGIN else HOLDS
-            checks.append(Check(outcome, f"{difference}; needs an interval not below {-MARGIN:g}"))
+            checks.append(decide(difference.high >= -MARGIN, f"{difference}; needs an interval not below {-MARGIN:g}"))
     return checks
 
 

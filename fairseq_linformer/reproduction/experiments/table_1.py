@@ -11,6 +11,7 @@ at most 1.05 times those at the shortest, and the Transformer's grow as n to at 
 not hold if the Linformer's grow more; not enough evidence if the Transformer's grow less.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,19 +20,16 @@ from statistics import linear_regression, mean
 from typing import NamedTuple
 
 import torch
-from torch._subclasses import FakeTensorMode
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ...benchmark.encoders import build_transformer
 from ...benchmark.flops import count_flops
 from ...benchmark.measure import Setup, inference, make_cases
-from ...config import LinformerConfig
-from ...modules import LinformerEncoder
+from ...benchmark.models import FEATURES
+from ...benchmark.rows import Case
 from .. import paper
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..display import Panel, Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join
-from ..statistics import HOLDS, UNDECIDED, Check, Estimate, Verdict, decide
+from ..statistics import UNDECIDED, Check, Estimate, Verdict, decide
 
 TITLE, WHERE = "Table 1", "Table 1, section 1"
 SAYS = "a layer takes time proportional to n, a Transformer's to n squared"
@@ -65,10 +63,10 @@ TIMED = {
     "gpu": Timed(COMPARED, (512, 1024, 2048, 4096, 8192, 16384), 256, GPU),
 }
 COUNTED = {
-    "smoke": (64, 2, 16, (64, 128, 256)),
-    "cpu": (768, 12, 256, (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)),
+    "smoke": (Setup("meta", layers=1, embed_dim=64), 16, (64, 128, 256)),
+    "cpu": (Setup("meta", layers=1), 256, tuple(2**i for i in range(9, 17))),
 }
-"""Width, heads, k and lengths of the layer whose operations are counted."""
+"""Setup, k and lengths of the layer whose operations are counted; the meta device has shapes without memory."""
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
@@ -81,27 +79,14 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     return Result(part, scale, rows, environment(inputs, "none: shapes"))
 
 
-def count_operations(width: int, heads: int, k: int, lengths: Sequence[int]) -> Iterator[Row]:
+def count_operations(setup: Setup, k: int, lengths: Sequence[int]) -> Iterator[Row]:
     """Operations per token of one layer's forward pass."""
-    for n in lengths:
-        config = LinformerConfig(
-            vocab_size=8,
-            max_positions=n,
-            projected_dim=k,
-            sharing="layerwise",
-            layers=1,
-            embed_dim=width,
-            ffn_embed_dim=4 * width,
-            attention_heads=heads,
-            dropout=0.0,
-            attention_dropout=0.0,
-        )
-        for model, build in (("linformer", LinformerEncoder), ("transformer", lambda c: build_transformer(c, "eager"))):
-            # Shapes without memory. PyTorch counts no operations of a fused kernel.
-            with FakeTensorMode(), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-                encoder, tokens = build(config).eval(), torch.full((1, n), 4)
-                per_token = count_flops(partial(encoder, tokens, padded=False)) / n
-            yield Row(metric="operations_per_token", value=per_token, unit="operations per token", model=model, n=n)
+    for n, model in itertools.product(lengths, DECIDING):
+        encoder = setup.build(Case(model, n, k), FEATURES).eval()
+        with torch.no_grad():
+            per_token = count_flops(partial(encoder, setup.tokens(1, n))) / n
+        where = {"model": model.removesuffix("-eager"), "n": n}
+        yield Row(metric="operations_per_token", value=per_token, unit="operations per token", **where)
 
 
 def exponent(rows: Rows, model: str) -> Estimate | None:
@@ -136,8 +121,7 @@ def time_checks(rows: Rows) -> list[Check]:
         elif model == "linformer":
             checks.append(estimate.at_most(LINEAR))
         else:  # less does not refute it: at short n other parts of a layer outweigh attention
-            check = estimate.more_than(QUADRATIC)
-            checks.append(check if check.outcome == HOLDS else Check(UNDECIDED, check.text))
+            checks.append(decide(estimate.low > QUADRATIC, f"{estimate}; needs > {QUADRATIC:g}", fails=False))
     return checks
 
 
@@ -151,7 +135,7 @@ def operation_checks(rows: Rows) -> list[Check]:
     power = math.log(counts[last, "transformer"] / counts[before, "transformer"]) / math.log(last / before)
     flat = f"linformer: operations per token, n = {last} / n = {first}: {ratio:.3g}; needs ≤ {SAME_COUNT:g}"
     grows = f"transformer: operations per token grow as n^{power:.2f} to n = {last}; needs ≥ {MIN_EXPONENT}"
-    return [decide(ratio <= SAME_COUNT, flat), Check(HOLDS if power >= MIN_EXPONENT else UNDECIDED, grows)]
+    return [decide(ratio <= SAME_COUNT, flat), decide(power >= MIN_EXPONENT, grows, fails=False)]
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:

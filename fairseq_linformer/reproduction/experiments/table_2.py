@@ -35,7 +35,7 @@ from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper
 from ..display import Table
 from ..encoder import EncoderModel, distill, open_encoder
-from ..finetuned import accuracy_of, mean_accuracy, near_chance, result_of, task_folder
+from ..finetuned import mean_accuracy, near_chance, result_of, task_folder
 from ..result import Inputs, Parts, Result, Rows, in_words, join
 from ..run import CONFIG, Model, Run, train_runs
 from ..scales import SCALES
@@ -66,11 +66,6 @@ def label(model: Model) -> str:
     return ROBERTA if model.k is None else f"n={model.n}, k={model.k}, {model.sharing}"
 
 
-def _linformers(n: int, ks: tuple[int, int], longer_k: int) -> tuple[Model, ...]:
-    """The paper's models: two k with each sharing, and one model of twice the n."""
-    return (*(Model(n, k, sharing) for k in ks for sharing in SHARINGS), Model(2 * n, longer_k))
-
-
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {
         "stages": ((8, 3), (16, 3)),
@@ -84,17 +79,9 @@ SIZES: dict[str, dict[str, Any]] = {
         "stages": ((16, 2000), (32, 400), (64, 4000), (128, 5000)),
         "last": 1500,
         "lr": 2e-3,
-        "linformers": _linformers(128, (64, 32), 64),
+        "linformers": (*(Model(128, k, sharing) for k in (64, 32) for sharing in SHARINGS), Model(256, 64)),
         "finetuning": (5e-4, 32),
         "epochs": {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
-    },
-    "gpu": {
-        "stages": ((128, 20000), (256, 1000), (512, 4000)),
-        "last": 2000,
-        "lr": 1e-3,
-        "linformers": _linformers(512, (256, 128), 256),
-        "finetuning": (2e-5, 32),
-        "epochs": dict.fromkeys(NAMES, 3),
     },
 }
 """Of the small models. ``stages``: (n, updates) of RoBERTa, from scratch and then growing; the last n is its own.
@@ -155,7 +142,6 @@ PARTS: Parts = {
     "smoke": small_parts("smoke") | _ON_ENCODER["smoke"],
     "cpu": small_parts("cpu"),
     "encoder": _ON_ENCODER["encoder"],
-    "gpu": small_parts("gpu"),
     "paper": {f"{task}: {each}": ("tasks",) for each in PAPER_MODELS for task in NAMES},
 }
 """Each is named by its task and its model."""
@@ -170,7 +156,7 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     if part in _ON_ENCODER.get(scale, ()):
         model = encoder_parts(scale)[part]
         configuration = {"model": asdict(model), "distillation": ENCODER_SIZES[scale]["distillation"]}
-        results = finetune_encoder(task, model, model.n, scale, inputs)[1]
+        results = finetune_encoder(task, model, scale, inputs)[1]
     elif scale == "paper":
         results = finetune(paper_job(task, PAPER_MODELS[name], inputs, "cuda"))
     else:
@@ -209,22 +195,19 @@ def small_job(task: str, name: str, scale: str, inputs: Inputs) -> FinetuningJob
         str(data),
         str(folder),
         from_scratch=name.endswith(SCRATCH),
-        device=SCALES[scale].device,
         overrides=("dataset.num_workers=0",),
     )
 
 
-def finetune_encoder(
-    task: str, model: Model, n: int, scale: str, inputs: Inputs
-) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Finetune a model of n with each seed; it is distilled first unless it is.
+def finetune_encoder(task: str, model: Model, scale: str, inputs: Inputs) -> tuple[list[Path], list[dict[str, Any]]]:
+    """Finetune a model with each seed; it is distilled first unless it is.
 
     Returns:
         The checkpoints of the seeds, and their results.
     """
     sizes = ENCODER_SIZES[scale]
-    data = task_folder(task, n, inputs)
-    encoder = open_encoder(inputs.encoder, n, inputs.runs.absolute() / scale / "table_2")
+    data = task_folder(task, model.n, inputs)
+    encoder = open_encoder(inputs.encoder, model.n, inputs.runs.absolute() / scale / "table_2")
     linformer = model.k and distill(model, sizes["distillation"], inputs.data, encoder)[0] / MODEL
     job = FinetuningJob(
         TASKS[task],
@@ -325,7 +308,7 @@ def small_verdicts(rows: Rows, has_scratch: bool) -> list[Verdict]:
             [
                 check_difference(rows, long, short, tasks, within)
                 for long, short in zip(longer, half)
-                if accuracy_of(rows, NAMES[0], long)
+                if rows.find("accuracy", task=NAMES[0], model=long)
             ],
         ),
     ]
@@ -374,7 +357,7 @@ def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
     windowed = next(m for m in models if m.k == n // 4 and m.local_window)
     half, quarter = ([m.label for m in models if m.k == k and not m.local_window] for k in (n // 2, n // 4))
     window = [check_kept(rows, windowed.label, tasks, WINDOW_KEEPS)]
-    if sst_2 := accuracy_of(rows, "sst-2", windowed.label):
+    if sst_2 := rows.find("accuracy", task="sst-2", model=windowed.label):
         window.append(decide(sst_2.value >= SST_2, f"sst-2: {in_words(sst_2)} %; needs ≥ {SST_2:g}"))
     kept = "Distilled, a Linformer of k = n / {} is {}as accurate as its Transformer."
     more = "Next to a local window, E and F raise the accuracy on long inputs."
@@ -396,10 +379,8 @@ def tables(results: Sequence[Result]) -> list[Table]:
     for model, row in {row.model: row for row in rows}.items():
         key = (row.n * 512 // n, row.k and row.k * 512 // n, row.sharing or "RoBERTa-base")
         printed = {} if model.endswith(SCRATCH) else paper.TABLE_2.get(key, {})
-        ours = [
-            in_words(accuracy_of(rows, task, model), 4) + (f" (paper {printed[task]})" if printed else "")
-            for task in NAMES
-        ]
+        found = {task: in_words(rows.find("accuracy", task=task, model=model), 4) for task in NAMES}
+        ours = [cell + (f" (paper {printed[task]})" if printed else "") for task, cell in found.items()]
         mean = mean_accuracy(rows, model, [task for task in NAMES if task not in skipped])
         cells.append([model, *ours, f"{mean.value:.2f}" if mean else "-"])
     without = f", without {', '.join(skipped)}, near chance" if skipped else ""

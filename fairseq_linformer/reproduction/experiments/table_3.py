@@ -28,14 +28,14 @@ import torch
 from ...benchmark.encoders import build_materialized, build_transformer
 from ...benchmark.measure import Setup, inference, make_cases
 from ...benchmark.memory import largest_batch
-from ...benchmark.rows import Case, single
+from ...benchmark.rows import Case
 from ...modules import LinformerEncoder
 from .. import paper
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..display import Panel, Table
 from ..paper import TABLE_3_DIMENSIONS
-from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict
+from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, significant
+from ..statistics import Check, Verdict, decide
 
 TITLE, WHERE = "Table 3", "Table 3, section 5.3"
 SAYS = "faster, and larger batches; more so with n and with a smaller k"
@@ -85,29 +85,24 @@ def run_time(scale: str, inputs: Inputs) -> Result:
 
 
 def count_batches(lengths: Sequence[int], dims: Sequence[int], setup: Setup) -> Iterator[Row]:
-    """The largest batch and the bytes per sentence of each model, and both ratios. A batch of no sentence has none."""
+    """The Transformer's largest batch, and the ratios of batches and of bytes per sentence. A batch of no sentence has
+    none."""
 
     def count(build: Callable[[], LinformerEncoder], n: int) -> tuple[int, int]:
         return largest_batch(build, n, torch.float16, MEMORY_GIB * 2**30)
 
     for n in lengths:
         theirs = count(partial(build_transformer, setup.config(Case("transformer-eager", n)), "eager"), n)
-        yield from _counted(theirs, model="transformer", n=n)
+        yield Row(metric="largest_batch", value=theirs[0], unit="sentences", model="transformer", n=n)
         for k in (k for k in dims if k < n):
             config = replace(setup.config(Case("linformer", n, k)), projection_init="normal")
             ours = count(partial(build_materialized, config), n)
-            at: dict[str, Any] = {"model": "linformer", "n": n, "k": k}
-            yield from _counted(ours, **at)
+            at: dict[str, Any] = {"baseline": "eager", "model": "linformer", "n": n, "k": k}
             if theirs[0] and ours[0]:
-                ratio = single(ours[0] / theirs[0], "ratio of batches")
-                yield Row(metric="batch_ratio", baseline="eager", **at, **ratio)
-            fewer = single(theirs[1] / ours[1], "ratio of bytes")
-            yield Row(metric="bytes_ratio", baseline="eager", **at, **fewer)
-
-
-def _counted(counts: tuple[int, int], **where: Any) -> Iterator[Row]:
-    yield Row(metric="largest_batch", value=counts[0], unit="sentences", **where)
-    yield Row(metric="bytes_per_sentence", value=counts[1], unit="bytes", **where)
+                ratio = significant(ours[0] / theirs[0])
+                yield Row(metric="batch_ratio", value=ratio, unit="ratio of batches", **at)
+            fewer = significant(theirs[1] / ours[1])
+            yield Row(metric="bytes_ratio", value=fewer, unit="ratio of bytes", **at)
 
 
 def half_of(result: Result) -> str:
@@ -127,9 +122,8 @@ def half_checks(result: Result) -> list[Check]:
     """More than 1 in every cell, rising with n and with a smaller k."""
     checks, rows = [], []
     for printed, row in paper_cells(result):
-        outcome = HOLDS if row.low > 1 else FAILS if row.high <= 1 else UNDECIDED
         text = f"n = {row.n}, k = {row.k}: {half_of(result)} {row.value:.3g}x (paper: {printed:g}x); needs > 1"
-        checks.append(Check(outcome, text))
+        checks.append(decide(row.low > 1, text, row.high <= 1))
         rows.append(row)
     for fixed, along, falling in (("k", "n", False), ("n", "k", True)):
         for value in sorted({row[fixed] for row in rows}):
@@ -144,9 +138,9 @@ def _rises(line: Sequence[Row], along: str, where: str) -> Check:
     falls = [
         f"; it falls from {along} = {a[along]} to {along} = {b[along]}" for a, b in pairwise(line) if b.high < a.low
     ]
-    outcome = FAILS if falls else HOLDS if last.low > first.high else UNDECIDED
     values = ", ".join(f"{row.value:.3g}x at {along} = {row[along]}" for row in (first, last))
-    return Check(outcome, f"{where}: {values}; needs more, no step down{''.join(falls[:1])}")
+    text = f"{where}: {values}; needs more, no step down{''.join(falls[:1])}"
+    return decide(not falls and last.low > first.high, text, bool(falls))
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:

@@ -23,7 +23,7 @@ from ...analysis import theorem1
 from ...analysis.heads import build_heads, neighbor_head, powers_of_two, random_head
 from ..display import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join, repeated, significant
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict, wilson
+from ..statistics import Check, Verdict, decide, wilson
 
 TITLE, WHERE = "Theorem 1", "Theorem 1, appendix A"
 SAYS = "attention is low rank: a P~ of rank log(n) has P~ w near P w"
@@ -79,11 +79,10 @@ def proof_checks(rows: Rows) -> list[Check]:
     if not found:
         return []
     below, clearly = sum(gap > 0 for gap, *_ in found), sum(high < bound for _, bound, _, _, high in found)
-    outcome = FAILS if clearly else UNDECIDED if below else HOLDS
     _, bound, row, low, high = max(found, key=lambda each: each[0])
     worst = f"{where(row)}: probability {row.value:.2f} [{low:.2f}, {high:.2f}]; needs ≥ {bound:.2f}"
     counts = f"below the bound in {below} of {len(found)} rows, in {clearly} by more than the 95 % interval"
-    return [Check(outcome, worst), Check(outcome, counts)]
+    return [decide(not below, text, bool(clearly)) for text in (worst, counts)]
 
 
 def where(row: Row) -> str:
@@ -95,9 +94,8 @@ def existence_checks(rows: Rows) -> list[Check]:
     checks = []
     for row, bound in bounded(rows, "best_rank_k"):
         low, high = wilson(row.value, row.head_dim)
-        outcome = HOLDS if row.value >= bound else FAILS if high < bound else UNDECIDED
         text = f"{where(row)}: {row.value:.2f} [{low:.2f}, {high:.2f}] of columns w; needs ≥ {bound:.2f}"
-        checks.append(Check(outcome, text))
+        checks.append(decide(row.value >= bound, text, high < bound))
     return checks
 
 

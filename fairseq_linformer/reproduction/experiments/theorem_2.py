@@ -20,7 +20,7 @@ from ...analysis import theorem2
 from ...analysis.heads import build_heads, powers_of_two, random_head
 from ..display import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, join, repeated
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict
+from ..statistics import Check, Verdict, decide
 from .theorem_1 import EPSILON, SEED, SIZES, measure_heads
 
 TITLE, WHERE = "Theorem 2", "Theorem 2, appendix B"
@@ -62,10 +62,10 @@ def norm_checks(rows: Rows, norm: str) -> list[Check]:
     checks = []
     for row, nothing in at_stated_k(rows, norm):
         is_vacuous = nothing.value >= MIN_SHARE
-        outcome = FAILS if row.value < MIN_SHARE else UNDECIDED if is_vacuous else HOLDS
+        is_met = row.value >= MIN_SHARE
         shares = f"{row.value:.2f} of rows; needs ≥ {MIN_SHARE}; F = 0: {nothing.value:.2f}"
         text = f"{row.source}, n = {row.n}, k = {row.k}: {shares}"
-        checks.append(Check(outcome, text + ", so passing says nothing" * is_vacuous))
+        checks.append(decide(is_met and not is_vacuous, text + ", so passing says nothing" * is_vacuous, not is_met))
     return checks
 
 
