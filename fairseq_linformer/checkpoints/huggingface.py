@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON, TokenizerFiles
-from ..files import check_new_folder, new_folder, read_json
+from ..files import new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -73,7 +73,6 @@ def to_huggingface(
         pooling: one of ``sentence_transformers.POOLINGS``, to write what ``sentence-transformers`` needs too; None for
             that of the imported encoder, unless there is a classification head.
     """
-    check_new_folder(out)
     data = read_checkpoint(checkpoint)
     if not is_linformer(data):
         raise ValueError(

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ..data.tokenizer_files import TOKENIZER_JSON
-from ..files import check_new_folder, new_folder
-from ..huggingface import LinformerModel
+from ..files import new_folder
+from ..huggingface import LinformerForSequenceClassification, LinformerModel
 from ..models.shapes import PADDING_IDX
 from .files import ONNX_GRAPH, is_fairseq_checkpoint
 from .huggingface import choose_class, read_exported, to_huggingface
-from .huggingface_state import CLASSIFIER
 from .model_card import write_card
 from .onnx_graph import write_graph
 from .sentence_transformers import recorded_pooling
@@ -48,7 +47,6 @@ def to_onnx(
             imported encoder, else ``none``.
         options: those of ``to_huggingface``; of a folder only ``tokenizer``.
     """
-    check_new_folder(out)
     check_packages("export --onnx")
     with ExitStack() as stack:
         folder = Path(source)
@@ -58,17 +56,16 @@ def to_onnx(
         elif any(options.get(name) for name in ("dictionary", "tokenizer_files", "labels")):
             raise ValueError(f"{source} has its own tokenizer and labels; unset the options for them")
         config, weights = read_exported(folder)
-        has_head = any(key.startswith(CLASSIFIER) for key in weights)
-        if head is not None and not (has_head and head == config.classification_head_name):
-            known = config.classification_head_name if has_head else "no classification head"
-            raise ValueError(f"unknown head {head!r}; {source} has {known}")
+        model_class = choose_class(weights)
+        name = config.classification_head_name if model_class is LinformerForSequenceClassification else None
+        if head is not None and head != name:
+            raise ValueError(f"unknown head {head!r}; {source} has {name or 'no classification head'}")
         n = max_positions or config.max_positions
         if not MIN_GRAPH_POSITIONS <= n <= config.max_positions:
             raise ValueError(
                 f"--max-positions must be between {MIN_GRAPH_POSITIONS} and the model's n ({config.max_positions}), "
                 f"got {n}"
             )
-        model_class = choose_class(weights)
         if model_class is LinformerModel:
             weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
             pooling = pooling or recorded_pooling(config).get("pooling", "none")
