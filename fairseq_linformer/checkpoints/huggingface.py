@@ -89,8 +89,7 @@ def to_huggingface(
     )
     if config.architectures == ["LinformerModel"]:
         weights = {key: value for key, value in weights.items() if not key.startswith(LM_HEAD)}
-    if mismatch := _compare_with_model(weights, config):
-        raise ValueError(f"weights and cfg of {checkpoint} do not match: {mismatch}")
+    _check_weights(weights, config, checkpoint)
     if tokenizer:
         folder = find_companions(checkpoint, data)
         tokens, files = find_tokenizer(folder, config.max_positions, dictionary, tokenizer_files)
@@ -161,8 +160,7 @@ def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, to
     if any(key.startswith("encoder.") for key in weights):  # saved by LinformerModel
         weights = {f"linformer.{key}": value for key, value in weights.items()}
     weights = upgrade_projections(weights, config.to_linformer_config(), ENCODER_PREFIX)
-    if mismatch := _compare_with_model(weights, config):
-        raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
+    _check_weights(weights, config, folder)
     return config, weights
 
 
@@ -225,8 +223,8 @@ def _update_lm_head(config: LinformerPreTrainedConfig, state: dict[str, torch.Te
         config.fairseq = {**details, "imported": imported}
 
 
-def _compare_with_model(weights: dict[str, torch.Tensor], config: LinformerPreTrainedConfig) -> str | None:
-    """The first shape that differs from that of a model with this configuration; None if the weights match."""
+def _check_weights(weights: dict[str, torch.Tensor], config: LinformerPreTrainedConfig, source) -> None:
+    """Raise ValueError for the first shape that differs from that of a model with this configuration."""
     model_class = choose_class(weights)
     with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
         model = model_class(config)
@@ -237,8 +235,9 @@ def _compare_with_model(weights: dict[str, torch.Tensor], config: LinformerPreTr
     for key in sorted({*expected, *actual}):
         wanted, found = (tuple(state[key].shape) if key in state else "none" for state in (expected, actual))
         if wanted != found:
-            return f"{key} must have shape {wanted}, got {found}"
-    return None
+            raise ValueError(
+                f"weights and configuration of {source} do not match: {key} must have shape {wanted}, got {found}"
+            )
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
