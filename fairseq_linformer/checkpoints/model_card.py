@@ -26,7 +26,17 @@ A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/200
 ```python
 import numpy as np
 import onnxruntime
-{{ tokenize }}
+{%- if tokenizer %}
+from tokenizers import Tokenizer
+
+tokenizer = Tokenizer.from_file("FOLDER/tokenizer.json")
+batch = tokenizer.encode_batch({{ texts }})
+input_ids = np.array([row.ids for row in batch])
+attention_mask = np.array([row.attention_mask for row in batch])
+{%- else %}
+input_ids = np.array([[0, 5, 6, 2], [0, 7, 2, 1]])  # <s> ... </s>, and <pad> after a shorter one
+attention_mask = (input_ids != 1).astype(np.int64)
+{%- endif %}
 session = onnxruntime.InferenceSession("FOLDER/model.onnx")
 ({{ output }},) = session.run(None, {"input_ids": input_ids, "attention_mask": attention_mask})
 print({{ result }})
@@ -82,18 +92,6 @@ _KINDS = {
     "LinformerModel": ("AutoModel", "feature-extraction", "(sentences, tokens, width)"),
 }
 """Class of a model -> auto class, task, and shape of the output."""
-_TOKENIZE = {
-    "fast": """\
-from tokenizers import Tokenizer
-
-tokenizer = Tokenizer.from_file("FOLDER/tokenizer.json")
-batch = tokenizer.encode_batch(TEXTS)
-input_ids = np.array([row.ids for row in batch])
-attention_mask = np.array([row.attention_mask for row in batch])""",
-    None: """\
-input_ids = np.array([[0, 5, 6, 2], [0, 7, 2, 1]])  # <s> ... </s>, and <pad> after a shorter one
-attention_mask = (input_ids != 1).astype(np.int64)""",
-}
 
 
 def write_card(folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, Any] | None = None) -> None:
@@ -105,20 +103,7 @@ def write_card(folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, 
     """
     files = {"fast": TOKENIZER_JSON, "slow": "tokenizer_config.json"}
     tokenizer = next((kind for kind, name in files.items() if (folder / name).is_file()), None)
-    card = build_card(config, tokenizer, onnx, embeds=(folder / MODULES).is_file())
-    (folder / "README.md").write_text(card, encoding="utf-8")
-
-
-def build_card(
-    config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: dict[str, Any] | None = None, embeds: bool = False
-) -> str:
-    """The text of a model card.
-
-    Args:
-        tokenizer: ``fast`` or ``slow``; None if the folder has none.
-        embeds: whether ``sentence-transformers`` opens the folder.
-        config, onnx: as for ``write_card``.
-    """
+    embeds = (folder / MODULES).is_file()
     details = config.fairseq or {}
     imported, distilled, finetuned = (details.get(name) or {} for name in ("imported", "distilled", "finetuned"))
     auto_class, task, shape = _KINDS[config.architectures[0]]
@@ -168,24 +153,23 @@ def build_card(
         or None,
     )
     texts = ["A <mask> sentence."] if task == "fill-mask" else ["First sentence.", "Another sentence, which is longer."]
-    return str(
-        ModelCard.from_template(
-            card_data,
-            template_str=_TEMPLATE,
-            onnx=onnx,
-            embeds=embeds,
-            output="features" if onnx and onnx["pooling"] else "logits",
-            shape=shape,
-            tokenizer=tokenizer,
-            tokenize=_TOKENIZE[tokenizer].replace("TEXTS", json.dumps(texts)),
-            result=_format_result(config, labels) if onnx and onnx["pooling"] is None else "features.shape",
-            auto_class=auto_class,
-            task=task,
-            rows=[(_escape(name), _escape(value)) for name, value in rows if value not in (None, "", False)],
-            origin=_link(imported["hub"]) if imported.get("hub") else _escape(imported.get("name", "")),
-            sha256=_escape(imported.get("sha256")),
-        )
+    card = ModelCard.from_template(
+        card_data,
+        template_str=_TEMPLATE,
+        onnx=onnx,
+        embeds=embeds,
+        output="features" if onnx and onnx["pooling"] else "logits",
+        shape=shape,
+        tokenizer=tokenizer,
+        texts=json.dumps(texts),
+        result=_format_result(config, labels) if onnx and onnx["pooling"] is None else "features.shape",
+        auto_class=auto_class,
+        task=task,
+        rows=[(_escape(name), _escape(value)) for name, value in rows if value not in (None, "", False)],
+        origin=_link(imported["hub"]) if imported.get("hub") else _escape(imported.get("name", "")),
+        sha256=_escape(imported.get("sha256")),
     )
+    (folder / "README.md").write_text(str(card), encoding="utf-8")
 
 
 def _format_score(score: dict[str, Any], num_rows: int) -> str:
