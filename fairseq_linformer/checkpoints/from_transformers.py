@@ -3,11 +3,9 @@
 from argparse import Namespace
 from typing import Any
 
-import fairseq
 import torch
 from torch import Tensor
 
-from .. import __version__
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..data.tokenizer_json import FIRST_ID, SYMBOLS, order_tokens, read_settings, rewrite
 from ..models.roberta_eps import EPS_ARCHITECTURE, FAIRSEQ_EPSILON
@@ -89,5 +87,4 @@ def _build_roberta(state: dict[str, Tensor], options: dict[str, Any], source: di
         },
         "criterion": {"_name": "masked_lm", "tpu": False},
     }
-    versions = {"fairseq": fairseq.__version__, "fairseq_linformer": __version__}
-    return build_checkpoint(cfg, state, {**versions, "imported": source})
+    return build_checkpoint(cfg, state, {"imported": source})

@@ -40,7 +40,7 @@ from .files import (
 )
 from .huggingface_state import CLASSIFIER, ENCODER_PREFIX, LM_HEAD, to_fairseq, to_transformers, upgrade_projections
 from .model_card import write_card
-from .provenance import ORIGINS, collect_provenance, read_origins
+from .provenance import collect_provenance, read_origins
 from .sentence_transformers import recorded_pooling, write_modules
 from .to_linformer import from_authors, is_linformer
 from .transformers_encoder import add_lm_head
@@ -268,9 +268,7 @@ def _restore_checkpoint(
     }
     if any(key.startswith(CLASSIFICATION_HEADS) for key in state):
         cfg |= _classification(config, cfg["task"])
-    details = config.fairseq or {}
-    provenance = {**details.get("versions", {}), **{key: details[key] for key in ORIGINS if key in details}}
-    return build_checkpoint(cfg, state, provenance)
+    return build_checkpoint(cfg, state, read_origins({"provenance": config.fairseq}))
 
 
 def _classification(config: LinformerPreTrainedConfig, task: dict[str, Any]) -> dict[str, Any]:

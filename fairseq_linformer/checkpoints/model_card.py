@@ -1,12 +1,12 @@
 """The model card, README.md of an exported folder: how to run the model, what it is, its scores, and its license."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from .. import __version__
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..huggingface import LinformerPreTrainedConfig
 from .sentence_transformers import MODULES
@@ -71,15 +71,7 @@ vectors = SentenceTransformer("FOLDER", trust_remote_code=True).encode(["A sente
 {%- endfor %}
 {%- if origin %}
 
-The weights come from {{ origin }} (SHA-256 {{ sha256 }}); its license applies to this model; cite its authors too. The
-attention is that of the Linformer:
-
-    @article{wang2020linformer,
-      title={Linformer: Self-Attention with Linear Complexity},
-      author={Wang, Sinong and Li, Belinda Z. and Khabsa, Madian and Fang, Han and Ma, Hao},
-      journal={arXiv preprint arXiv:2006.04768},
-      year={2020}
-    }
+The weights come from {{ origin }} (SHA-256 {{ sha256 }}); its license applies to this model; cite its authors too.
 {%- endif %}
 """
 _KINDS = {
@@ -128,7 +120,6 @@ def write_card(folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, 
         ("tokenizer", tokenizer),
         ("weights of the graph", onnx and ("int8, fp32 in norms and classification head" if onnx["int8"] else "fp32")),
         ("classification head", has_head and f"{config.classification_head_name}: {', '.join(labels)}"),
-        ("masked LM head", task == "fill-mask" and imported.get("lm_head")),
         ("pooling", onnx and onnx["pooling"]),
         ("explained variance of the Transformer's last layer", variance and f"{variance[-1]:.3f}"),
         *(
@@ -137,7 +128,7 @@ def write_card(folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, 
         ),
         ("data of finetuning", finetuned.get("data")),
         ("commit of the code", finetuned.get("commit")),
-        ("fairseq-linformer", details.get("versions", {}).get("fairseq_linformer")),
+        ("fairseq-linformer", __version__),
     ]
     card_data = ModelCardData(
         library_name="onnx" if onnx else "sentence-transformers" if embeds else "transformers",
@@ -166,7 +157,7 @@ def write_card(folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, 
         auto_class=auto_class,
         task=task,
         rows=[(_escape(name), _escape(value)) for name, value in rows if value not in (None, "", False)],
-        origin=_link(imported["hub"]) if imported.get("hub") else _escape(imported.get("name", "")),
+        origin=_escape(imported.get("hub") or imported.get("name", "")),
         sha256=_escape(imported.get("sha256")),
     )
     (folder / "README.md").write_text(str(card), encoding="utf-8")
@@ -184,12 +175,6 @@ def _format_result(config: LinformerPreTrainedConfig, labels: list[str]) -> str:
     if config.problem_type == "regression" or len(labels) == 1:
         return "logits[:, 0].tolist()"
     return f"[{labels!r}[i] for i in logits.argmax(-1)]"
-
-
-def _link(name: str) -> str:
-    """A link to a model on the hub; the name alone if it cannot be one."""
-    is_hub = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
-    return f"[{name}](https://huggingface.co/{name})" if is_hub else _escape(name)
 
 
 def _escape(value: Any) -> str:

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
 from ..files import read_json
 from .files import RESULT, get_architecture, get_cfg_section
 
@@ -26,16 +25,15 @@ def collect_provenance(checkpoint: dict[str, Any], path) -> dict[str, Any]:
         path: that of the checkpoint; ``finetune`` may have scored it.
 
     Returns:
-        ``cfg``, the sections that fairseq needs to load the model; ``versions``; origins; and ``finetuned``, the result
-        of ``finetune``, if any.
+        ``cfg``, the sections that fairseq needs to load the model; origins; and ``finetuned``, the result of
+        ``finetune``, if any.
     """
     model = {**get_cfg_section(checkpoint, "model"), "_name": get_architecture(checkpoint)}
     cfg = {"model": json.loads(json.dumps(model, default=str))}
     for name in ("task", "criterion"):
         section = json.loads(json.dumps(get_cfg_section(checkpoint, name), default=str))
         cfg[name] = {key: os.path.basename(v) if isinstance(v, str) else v for key, v in section.items()}
-    versions = {"fairseq_linformer": __version__}
-    return {"cfg": cfg, "versions": versions, **read_origins(checkpoint), **_read_finetuning(path)}
+    return {"cfg": cfg, **read_origins(checkpoint), **_read_finetuning(path)}
 
 
 def _read_finetuning(checkpoint) -> dict[str, Any]:
@@ -48,4 +46,4 @@ def _read_finetuning(checkpoint) -> dict[str, Any]:
         return {}
     finetuned = {key: result[key] for key in ("task", "splits", "data", "commit")}
     initial = {} if result["model"]["from_scratch"] else result["model"]["pretraining"]
-    return {"finetuned": finetuned, **{key: initial[key] for key in ORIGINS if key in initial}}
+    return {"finetuned": finetuned, **read_origins({"provenance": initial})}

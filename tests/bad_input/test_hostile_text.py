@@ -16,7 +16,6 @@ def test_model_card(license, tmp_path):
     details = {
         "imported": {"name": HOSTILE, "hub": HOSTILE, "license": license, "sha256": HOSTILE, "lm_head": HOSTILE},
         "finetuned": {"data": f"a\nb {HOSTILE}", "commit": HOSTILE, "splits": {}},
-        "versions": {"fairseq_linformer": HOSTILE},
     }
     config = LinformerPreTrainedConfig(
         vocab_size=9,
