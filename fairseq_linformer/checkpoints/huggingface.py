@@ -34,6 +34,7 @@ from .files import (
     find_labels,
     get_architecture,
     get_cfg_section,
+    is_exported,
     read_checkpoint,
     read_companions,
     resolve_model,
@@ -144,14 +145,9 @@ def read_exported_checkpoint(folder: Path, dictionary=None) -> tuple[dict[str, A
 
 def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, torch.Tensor]]:
     """Read configuration and weights of a folder for ``transformers``, of any version. No code in it is run."""
-    path = folder / "config.json"
-    if not path.is_file():
-        raise ValueError(f"{folder} has no config.json; expected a folder for transformers")
-    values = read_json(path)
-    kind = values.get("model_type") if isinstance(values, dict) else None
-    if kind != LinformerPreTrainedConfig.model_type:
-        raise ValueError(f"model_type in {path} must be {LinformerPreTrainedConfig.model_type!r}, got {kind!r}")
-    config = LinformerPreTrainedConfig.from_dict(values)
+    if not is_exported(folder):
+        raise ValueError(f"{folder} must be a folder that `export` wrote, whose model_type is 'linformer'")
+    config = LinformerPreTrainedConfig.from_dict(read_json(folder / "config.json"))
     if config.padding_idx != PADDING_IDX:
         raise ValueError(f"padding_idx of {folder} must be {PADDING_IDX}, as in fairseq, got {config.padding_idx}")
     weights = _read_weights(folder)
@@ -219,7 +215,7 @@ def _update_lm_head(config: LinformerPreTrainedConfig, state: dict[str, torch.Te
         add_lm_head(state)
     has_head = any(key.startswith(CLASSIFICATION_HEADS) for key in state)
     if is_new or (not has_head and imported.get("lm_head") == NEW_LM_HEAD):
-        imported = {**imported, "lm_head": NEW_LM_HEAD if is_new else "trained in transformers"}
+        imported = {**imported, "lm_head": NEW_LM_HEAD if is_new else "imported"}
         config.fairseq = {**details, "imported": imported}
 
 

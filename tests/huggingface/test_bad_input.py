@@ -12,8 +12,10 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoMode
 
 from fairseq_linformer.checkpoints import huggingface
 from fairseq_linformer.checkpoints.convert import convert
+from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.checkpoints.onnx_export import to_onnx
+from fairseq_linformer.cli import main
 from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 from fairseq_linformer.huggingface import LinformerForMaskedLM
 
@@ -141,7 +143,7 @@ def headless(masked_lm_folder, tmp_path):
     return tmp_path / "headless"
 
 
-def test_encoder_without_a_head(headless, masked_lm_folder, tmp_path):
+def test_encoder_without_a_head(headless, masked_lm_folder, tmp_path, capsys):
     """fairseq and ``transformers`` give it a new one, which is not exported again."""
     checkpoint, _ = convert(headless, tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
     state = checkpoint["model"]
@@ -158,8 +160,9 @@ def test_encoder_without_a_head(headless, masked_lm_folder, tmp_path):
     assert 'AutoModel.from_pretrained("FOLDER"' in card and "feature-extraction" in card
     # A head that Trainer has trained since is a result again.
     LinformerForMaskedLM.from_pretrained(tmp_path / "again").save_pretrained(tmp_path / "trained")
-    checkpoint, _ = convert(tmp_path / "trained", tmp_path / "third")
-    assert checkpoint["provenance"]["imported"] == {"lm_head": "trained in transformers"}
+    main(["convert", str(tmp_path / "trained"), str(tmp_path / "third")])
+    assert "untrained" not in capsys.readouterr().out
+    assert read_checkpoint(tmp_path / "third" / "model.pt")["provenance"]["imported"] == {"lm_head": "imported"}
 
 
 def test_new_head_of_a_headless_encoder(headless, masked_lm_folder):
