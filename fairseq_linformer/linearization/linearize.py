@@ -38,7 +38,7 @@ from ..training import local, run_folder
 from ..training.initial_checkpoint import open_initial_checkpoint
 from ..training.job import TrainingJob, quote
 from .explained_variance import explained_variance
-from .options import ORIGIN, Linearization, check_origin, describe_origin, name_source
+from .options import ORIGIN, Linearization, check_origin, describe_origin
 
 CONFIG = CONFIGS / "distill" / "base.yaml"
 START, TEACHER_FOLDER = "start.pt", "teacher"
@@ -91,9 +91,7 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
     before = read_json(out / BEFORE)
     at = {str(update): measure(_find_checkpoint(student.parent, update)) for update in options.measure_at}
     report = {
-        "source": name_source(options),
         TEACHER_KEY: sha256(teacher),
-        "options": options.describe(),
         "tokens_at_most": options.max_update * options.batch_size * length,
         "variance_before": before,
         **({"variance_at": at} if at else {}),
