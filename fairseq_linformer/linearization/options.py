@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..config import PROBABILITY, check_values, setting
+from ..config import check_values, setting
 from ..data.tokenizer_files import DICTIONARY
 from ..files import read_json, sha256
 
@@ -44,7 +44,7 @@ class Linearization:
     batch_size: int = setting(16, at_least=1)
     max_update: int = setting(1000, at_least=0)
     lr: float = setting(2e-4, above=0)
-    short_seq_prob: float = setting(0.5, **PROBABILITY)
+    short_seq_prob: float = setting(0.5, at_least=0, below=1)
     pooled_weight: float = setting(0.0, at_least=0)
     seed: int = setting(1, at_least=0, at_most=(1 << 32) - 1)
     device: str = "cpu"
