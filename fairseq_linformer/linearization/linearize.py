@@ -98,12 +98,12 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
 def _find_checkpoint(folder: Path, update: int) -> Path:
     """The checkpoint after a number of updates: fairseq names it ``checkpoint_EPOCH_UPDATE.pt``, or at the end of an
     epoch ``checkpointEPOCH.pt``."""
-    if found := sorted(folder.glob(f"checkpoint_*_{update}.pt")):
-        return found[0]
-    for path in folder.glob("checkpoint[0-9]*.pt"):
-        if read_checkpoint(path)["optimizer_history"][-1]["num_updates"] == update:
-            return path
-    raise ValueError(f"{folder} has no checkpoint after update {update}; delete {folder.parent} to train again")
+    epochs = (
+        path
+        for path in folder.glob("checkpoint[0-9]*.pt")
+        if read_checkpoint(path)["optimizer_history"][-1]["num_updates"] == update
+    )
+    return next(folder.glob(f"checkpoint_*_{update}.pt"), None) or next(epochs)
 
 
 def _prepare(options: Linearization, out: Path) -> None:
