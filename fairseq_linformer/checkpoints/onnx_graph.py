@@ -7,8 +7,6 @@ positions and its k' windows cost, and nothing is padded to N.
 """
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +117,12 @@ def write_graph(
     batch, length = 3, max(2, min(max_positions, 37))
     example = torch.full((batch, length), wrapped.encoder.config.padding_idx + 1)
     sizes: Any = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC(max=max_positions)}
-    with torch.no_grad(), _silence(), _export_settings.patch(backed_size_oblivious=True):
+    with (
+        torch.no_grad(),
+        only_errors("torch.onnx", "onnxscript", "onnx_ir"),  # not their progress
+        warnings.catch_warnings(action="ignore"),  # such as those about torchvision
+        _export_settings.patch(backed_size_oblivious=True),
+    ):
         exported = torch.export.export(
             wrapped,
             (example, torch.ones_like(example)),
@@ -141,11 +144,3 @@ def write_graph(
         value.shape = type(value.shape)(known)
     num_bytes = sum(each.const_value.nbytes for each in graph.initializers.values())
     program.save(path, external_data=num_bytes > EXTERNAL_BYTES)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Without the exporter's warnings, such as those about torchvision, and progress, which a root logger may show."""
-    with only_errors("torch.onnx", "onnxscript", "onnx_ir"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
