@@ -6,7 +6,6 @@
 import json
 import tempfile
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from .model_card import write_card
 from .onnx_graph import write_graph
 from .sentence_transformers import recorded_pooling
 
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MIN_GRAPH_POSITIONS = 2
 """<s> and </s>."""
 
@@ -47,7 +45,8 @@ def to_onnx(
             imported encoder, else ``none``.
         options: those of ``to_huggingface``; of a folder only ``tokenizer``.
     """
-    check_packages("export --onnx")
+    import onnxscript  # noqa: F401  without it, fail before the conversion
+
     with ExitStack() as stack:
         folder = Path(source)
         if is_fairseq_checkpoint(source):
@@ -80,20 +79,6 @@ def to_onnx(
         content = {key: value for key, value in config.to_dict().items() if key != "auto_map"}
         (target / "config.json").write_text(json.dumps({**content, "onnx": settings}, indent=2) + "\n")
         write_card(target, config, settings)
-
-
-def check_packages(needed_by: str) -> None:
-    """Check that the packages of the extra ``onnx`` are installed.
-
-    Args:
-        needed_by: a command or an experiment, for the error.
-
-    Raises:
-        ImportError: one is missing.
-    """
-    for name in PACKAGES:
-        if find_spec(name) is None:
-            raise ImportError(f"{needed_by} needs {name}; install fairseq-linformer[onnx]", name=name)
 
 
 def _write_tokenizer(source: Path, target: Path, max_positions: int) -> None:

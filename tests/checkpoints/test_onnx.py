@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,7 +14,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 onnx = pytest.importorskip("onnx")
 
-from fairseq_linformer.checkpoints import onnx_export, onnx_graph  # noqa: E402
+from fairseq_linformer.checkpoints import onnx_graph  # noqa: E402
 from fairseq_linformer.checkpoints.onnx_export import to_onnx  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
 from fairseq_linformer.evaluation.classifier import OnnxClassifier  # noqa: E402
@@ -207,6 +208,7 @@ def test_unknown_head(tmp_path):
 
 
 def test_missing_package(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_export, "PACKAGES", ("onnx", "a_missing_package"))
-    with pytest.raises(ImportError, match=r"a_missing_package.*fairseq-linformer\[onnx\]"):
-        to_onnx(tmp_path / "model", tmp_path / "onnx")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    folder = save(build_masked_lm(), tmp_path / "model")
+    with pytest.raises(SystemExit, match=r"needs onnxscript, which is not installed; run: pip install '.\[onnx\]'"):
+        main(["export", "--onnx", str(folder), str(tmp_path / "onnx")])
