@@ -39,7 +39,7 @@ from .files import (
     read_companions,
     resolve_model,
 )
-from .huggingface_state import CLASSIFIER, ENCODER_PREFIX, LM_HEAD, to_fairseq, to_transformers, upgrade_projections
+from .huggingface_state import CLASSIFIER, LM_HEAD, State, to_fairseq, to_transformers, upgrade_projections
 from .model_card import write_card
 from .provenance import collect_provenance, read_origins
 from .sentence_transformers import recorded_pooling, write_modules
@@ -85,12 +85,10 @@ def to_huggingface(
     if labels is not None and name is None:
         raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")
     config = _build_config(data, checkpoint, name, labels)
-    weights = to_transformers(
-        upgrade_projections(data["model"], config.to_linformer_config()), name, config.tie_word_embeddings
-    )
+    weights = to_transformers(data["model"], name, config.tie_word_embeddings)
     if config.architectures == ["LinformerModel"]:
         weights = {key: value for key, value in weights.items() if not key.startswith(LM_HEAD)}
-    _check_weights(weights, config, checkpoint)
+    weights = _upgrade_weights(weights, config, checkpoint)
     if tokenizer:
         folder = find_companions(checkpoint, data)
         tokens, files = find_tokenizer(folder, config.max_positions, dictionary, tokenizer_files)
@@ -143,7 +141,7 @@ def read_exported_checkpoint(folder: Path, dictionary=None) -> tuple[dict[str, A
     return checkpoint, files
 
 
-def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, torch.Tensor]]:
+def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, State]:
     """Read configuration and weights of a folder for ``transformers``, of any version. No code in it is run."""
     if not is_exported(folder):
         raise ValueError(f"{folder} must be a folder that `export` wrote, whose model_type is 'linformer'")
@@ -155,9 +153,7 @@ def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, to
         raise ValueError(f"{folder} has a head that fairseq lacks; save its encoder, model.base_model, instead")
     if any(key.startswith("encoder.") for key in weights):  # saved by LinformerModel
         weights = {f"linformer.{key}": value for key, value in weights.items()}
-    weights = upgrade_projections(weights, config.to_linformer_config(), ENCODER_PREFIX)
-    _check_weights(weights, config, folder)
-    return config, weights
+    return config, _upgrade_weights(weights, config, folder)
 
 
 def _build_config(data: dict[str, Any], path, head: str | None, labels) -> LinformerPreTrainedConfig:
@@ -199,14 +195,14 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
     return config
 
 
-def choose_class(weights: dict[str, torch.Tensor]) -> type[LinformerPreTrainedModel]:
+def choose_class(weights: State) -> type[LinformerPreTrainedModel]:
     """The class of the model with these weights of an exported folder."""
     if any(key.startswith(CLASSIFIER) for key in weights):
         return LinformerForSequenceClassification
     return LinformerForMaskedLM if any(key.startswith(LM_HEAD) for key in weights) else LinformerModel
 
 
-def _update_lm_head(config: LinformerPreTrainedConfig, state: dict[str, torch.Tensor]) -> None:
+def _update_lm_head(config: LinformerPreTrainedConfig, state: State) -> None:
     """Give a checkpoint without a masked LM head a new one, and record it, or that ``Trainer`` has trained one."""
     details = config.fairseq or {}
     imported = details.get("imported") or {}
@@ -219,8 +215,9 @@ def _update_lm_head(config: LinformerPreTrainedConfig, state: dict[str, torch.Te
         config.fairseq = {**details, "imported": imported}
 
 
-def _check_weights(weights: dict[str, torch.Tensor], config: LinformerPreTrainedConfig, source) -> None:
-    """Raise ValueError for the first shape that differs from that of a model with this configuration."""
+def _upgrade_weights(weights: State, config: LinformerPreTrainedConfig, source) -> State:
+    """Weights of any version as this one stores them; ValueError if they do not match the configuration."""
+    weights = upgrade_projections(weights, config.to_linformer_config())
     model_class = choose_class(weights)
     with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
         model = model_class(config)
@@ -234,9 +231,10 @@ def _check_weights(weights: dict[str, torch.Tensor], config: LinformerPreTrained
             raise ValueError(
                 f"weights and configuration of {source} do not match: {key} must have shape {wanted}, got {found}"
             )
+    return weights
 
 
-def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
+def _read_weights(folder: Path) -> State:
     weights = {}
     for path in find_weights(folder):
         try:
@@ -246,9 +244,7 @@ def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _restore_checkpoint(
-    config: LinformerPreTrainedConfig, state: dict[str, torch.Tensor], exported: dict[str, Any]
-) -> dict[str, Any]:
+def _restore_checkpoint(config: LinformerPreTrainedConfig, state: State, exported: dict[str, Any]) -> dict[str, Any]:
     """Build a checkpoint as fairseq saves it, without optimizer state.
 
     Args:

@@ -38,25 +38,23 @@ def _rename(state: State, pairs: Iterable[tuple[str, str]]) -> State:
     return new
 
 
-def upgrade_projections(state: State, config: LinformerConfig, encoder: str = ENCODER) -> State:
+def upgrade_projections(weights: State, config: LinformerConfig) -> State:
     """Store E and F as a model of this configuration does, whatever the version that saved them.
 
     Entries that are incomplete or of other shapes stay as they are.
 
     Args:
-        state: not modified.
-        encoder: prefix of the encoder.
+        weights: with the names of ``transformers``; not modified.
     """
-    new = dict(state)
-    for prefix, (layer, which) in projection_prefixes(config, encoder).items():
-        entries = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-        if not entries:
-            continue
-        module = build_projection(config, layer, which).to(next(iter(entries.values())).dtype)
-        with suppress(RuntimeError):
-            module.load_state_dict(entries)
-            new = {key: value for key, value in new.items() if not key.startswith(prefix)}
-            new.update({prefix + key: value for key, value in module.state_dict().items()})
+    new = dict(weights)
+    for prefix, (layer, which) in projection_prefixes(config, ENCODER_PREFIX).items():
+        entries = {key.removeprefix(prefix): new.pop(key) for key in weights if key.startswith(prefix)}
+        if entries:
+            module = build_projection(config, layer, which).to(next(iter(entries.values())).dtype)
+            with suppress(RuntimeError):
+                module.load_state_dict(entries)
+                entries = module.state_dict()
+        new.update({prefix + key: value for key, value in entries.items()})
     return new
 
 
