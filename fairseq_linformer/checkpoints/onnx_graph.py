@@ -24,8 +24,6 @@ from .sentence_transformers import recorded_pooling
 OPSET = 20
 """It has Gelu and LayerNormalization as single operators."""
 INPUTS, OUTPUT = ("input_ids", "attention_mask"), "logits"
-EXTERNAL_BYTES = 1_800_000_000
-"""Weights above this are written to a file of their own, since a protobuf message has at most 2 GiB."""
 
 _export_settings: Any = _config
 
@@ -99,7 +97,7 @@ class OnnxModel(nn.Module):
 def write_graph(
     model: LinformerPreTrainedModel, path: Path, max_positions: int, pooling: str | None = None, int8: bool = False
 ) -> None:
-    """Write a model as ``path``, with weights of more than ``EXTERNAL_BYTES`` in ``path`` + ``.data``.
+    """Write a model as ``path``; PyTorch writes weights of more than 1.5 GiB to ``path`` + ``.data``.
 
     Args:
         model: modified, see ``OnnxModel``.
@@ -142,5 +140,4 @@ def write_graph(
     for value, names in (*((each, ("batch", "length")) for each in graph.inputs), (graph.outputs[0], output_sizes)):
         known = [size if isinstance(size, int) else name for size, name in zip(value.shape, names, strict=True)]
         value.shape = type(value.shape)(known)
-    num_bytes = sum(each.const_value.nbytes for each in graph.initializers.values())
-    program.save(path, external_data=num_bytes > EXTERNAL_BYTES)
+    program.save(path)

@@ -14,6 +14,8 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 onnx = pytest.importorskip("onnx")
 
+from torch.onnx._internal.exporter import _onnx_program  # noqa: E402
+
 from fairseq_linformer.checkpoints import onnx_graph  # noqa: E402
 from fairseq_linformer.checkpoints.onnx_export import to_onnx  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
@@ -165,7 +167,7 @@ def test_int8_is_a_quarter(tmp_path):
 @pytest.mark.slow
 def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
     """A shorter graph is smaller, equals the model, and rejects longer inputs; a large one has a file of weights."""
-    monkeypatch.setattr(onnx_graph, "EXTERNAL_BYTES", 1000)
+    monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 1000)
     model = build_model()
     to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", max_positions=40)
     assert (tmp_path / "onnx" / "model.onnx.data").is_file()
@@ -180,7 +182,7 @@ def test_int8_command_with_external_weights(tmp_path, monkeypatch):
     """The quantized graph of a large model has a file of weights."""
     model, tokens = build_model(), torch.randint(4, 45, (4, 30))
     to_onnx(save(model, tmp_path / "model"), tmp_path / "whole", int8=True)
-    monkeypatch.setattr(onnx_graph, "EXTERNAL_BYTES", 1000)
+    monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 1000)
     main(["export", str(tmp_path / "model"), str(tmp_path / "split"), "--onnx", "--int8"])
     assert {path.name for path in (tmp_path / "split").glob("*.onnx*")} == {"model.onnx", "model.onnx.data"}
     shutil.move(tmp_path / "split", tmp_path / "moved")
