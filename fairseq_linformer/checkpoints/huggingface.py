@@ -21,7 +21,6 @@ from ..huggingface import (
     LinformerModel,
     LinformerPreTrainedConfig,
     LinformerPreTrainedModel,
-    write_code,
 )
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.distillation import NEW_LM_HEAD
@@ -100,7 +99,6 @@ def to_huggingface(
     with new_folder(out) as folder:
         config.save_pretrained(folder)
         save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
-        write_code(folder)
         if tokenizer:
             tokens.save_pretrained(folder)
             for file, path in files.items():  # a fast tokenizer does not save what fairseq reads

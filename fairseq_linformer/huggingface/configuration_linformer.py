@@ -3,6 +3,7 @@
 This file is copied into exported folders: it imports only ``transformers`` and the files next to it.
 """
 
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
@@ -38,6 +39,9 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
     """
 
     model_type = "linformer"
+    write_code: Callable[[str], None] | None = None
+    """Writes the source files to a folder (``__init__.py``). None in an exported folder, whose files ``transformers``
+    copies."""
     attribute_map = {f.metadata["transformers"]: f.name for f in _FIELDS if "transformers" in f.metadata}
 
     def __init__(
@@ -64,6 +68,12 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
         super().__init__(**kwargs)
         self.tie_word_embeddings = tie_word_embeddings
         self.bos_token_id, self.eos_token_id = bos_token_id, eos_token_id
+
+    def save_pretrained(self, save_directory, *args, **kwargs):
+        """Save the configuration and the code. Saving or uploading a model saves its configuration."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if self.write_code is not None:
+            type(self).write_code(save_directory)
 
     @classmethod
     def from_linformer_config(cls, config: LinformerConfig, **kwargs: Any) -> "LinformerPreTrainedConfig":
