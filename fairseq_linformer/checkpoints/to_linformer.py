@@ -93,7 +93,6 @@ def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any 
     Returns:
         A checkpoint to continue from with ``--finetune-from-model``.
     """
-    checkpoint = from_authors(checkpoint)
     options, state = get_cfg_section(checkpoint, "model"), upgrade_names(checkpoint["model"])
     old_n = max_positions(state)
     options["max_positions"] = n = old_n if n is None else n
