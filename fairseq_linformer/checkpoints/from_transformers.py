@@ -14,8 +14,6 @@ from .files import Files, build_checkpoint
 from .transformers_encoder import read_encoder
 from .transformers_loading import load_from_transformers
 
-_VOCABULARY_ENTRIES = (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS)
-
 
 def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
     """Read BERT, RoBERTa or an encoder with their layers as a checkpoint of fairseq, with ``dict.txt`` and tokenizer.
@@ -28,7 +26,7 @@ def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
     """
     state, options, source = read_encoder(name)
     order, files = read_vocabulary(name, state[EMBEDDINGS].size(0))
-    for key in _VOCABULARY_ENTRIES:
+    for key in (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS):
         state[key] = state[key][order]
     if not options["untie_weights_roberta"]:
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
@@ -75,16 +73,7 @@ def _build_roberta(state: dict[str, Tensor], options: dict[str, Any], source: di
         options = {name: value for name, value in options.items() if name != "layer_norm_eps"}
     cfg = {
         "model": Namespace(_name=arch, arch=arch, **options),
-        "task": {
-            "_name": "masked_lm",
-            "data": "",
-            "tokens_per_sample": options["max_positions"],
-            "sample_break_mode": "none",
-            "mask_prob": 0.15,
-            "leave_unmasked_prob": 0.1,
-            "random_token_prob": 0.1,
-            "seed": 1,
-        },
+        "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": options["max_positions"]},
         "criterion": {"_name": "masked_lm", "tpu": False},
     }
     return build_checkpoint(cfg, state, {"imported": source})
