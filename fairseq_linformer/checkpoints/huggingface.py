@@ -25,7 +25,15 @@ from ..huggingface import (
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.distillation import NEW_LM_HEAD
 from ..models.options import from_linformer_config
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, OUTPUT_BIAS, PADDING_IDX, choose_head, max_positions
+from ..models.shapes import (
+    CLASSIFICATION_HEADS,
+    EMBEDDINGS,
+    OUTPUT_BIAS,
+    PADDING_IDX,
+    choose_head,
+    has_projections,
+    max_positions,
+)
 from .files import (
     Files,
     build_checkpoint,
@@ -42,7 +50,7 @@ from .huggingface_state import CLASSIFIER, LM_HEAD, State, to_fairseq, to_transf
 from .model_card import write_card
 from .provenance import collect_provenance, read_origins
 from .sentence_transformers import recorded_pooling, write_modules
-from .to_linformer import from_authors, is_linformer
+from .to_linformer import from_authors
 from .transformers_encoder import add_lm_head
 from .transformers_loading import WEIGHTS, find_weights
 from .transformers_tokenizer import find_tokenizer
@@ -73,20 +81,20 @@ def to_huggingface(
         pooling: one of ``sentence_transformers.POOLINGS``, to write what ``sentence-transformers`` needs too; None for
             that of the imported encoder, unless there is a classification head.
     """
-    data = read_checkpoint(checkpoint)
-    if not is_linformer(data):
+    data = from_authors(read_checkpoint(checkpoint))
+    if not has_projections(data["model"]):
         raise ValueError(
             f"{checkpoint} must be a checkpoint of linformer_roberta, got architecture {get_architecture(data)!r} "
             "without projections E and F"
         )
-    data = from_authors(data)
     name = choose_head(data["model"], head, checkpoint)
     if labels is not None and name is None:
         raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")
     config = _build_config(data, checkpoint, name, labels)
     weights = to_transformers(data["model"], name, config.tie_word_embeddings)
-    if config.architectures == ["LinformerModel"]:
+    if name is None and read_origins(data).get("imported", {}).get("lm_head") == NEW_LM_HEAD:
         weights = {key: value for key, value in weights.items() if not key.startswith(LM_HEAD)}
+    config.architectures = [choose_class(weights).__name__]
     weights = _upgrade_weights(weights, config, checkpoint)
     if tokenizer:
         folder = find_companions(checkpoint, data)
@@ -106,7 +114,7 @@ def to_huggingface(
                     shutil.copyfile(path, folder / file)
         recorded = recorded_pooling(config)
         if pooling or (recorded and name is None):
-            chosen = {"normalize": False, **recorded, **({"pooling": pooling} if pooling else {})}
+            chosen = {"pooling": pooling or recorded["pooling"], "normalize": recorded.get("normalize", False)}
             write_modules(folder, chosen, config.embed_dim, config.max_positions)
         write_card(folder, config)
 
@@ -169,11 +177,8 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
         pooler_dropout=args.pooler_dropout,
         fairseq=collect_provenance(data, path),
         dtype=str(state[EMBEDDINGS].dtype).removeprefix("torch."),
-        architectures=["LinformerForMaskedLM"],
     )
     if head is None:
-        if read_origins(data).get("imported", {}).get("lm_head") == NEW_LM_HEAD:
-            config.architectures = ["LinformerModel"]
         return config
     prefix = f"{CLASSIFICATION_HEADS}{head}."
     if f"{prefix}out_proj.weight_orig" in state:
@@ -181,7 +186,6 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
     classes = state[prefix + "out_proj.weight"].size(0)
     labels = labels or find_labels(path, data, classes)
     names = [f"LABEL_{i}" for i in range(classes)] if labels is None else read_labels(labels, classes)
-    config.architectures = ["LinformerForSequenceClassification"]
     config.classification_head_name = head
     config.classifier_inner_dim = state[prefix + "dense.weight"].size(0)
     config.id2label = dict(enumerate(names))
