@@ -6,6 +6,7 @@ untrained is exported without it.
 """
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +171,8 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
             raise ValueError(f"{option} of {path} must be 0 to export the model, got {model[option]}")
     # If the options lack n, the position embeddings have it.
     args, shape = resolve_model({**model, "max_positions": model.get("max_positions") or max_positions(state)}, state)
-    config = LinformerPreTrainedConfig.from_linformer_config(
-        shape,
+    config = LinformerPreTrainedConfig(
+        **asdict(shape),
         tie_word_embeddings=not args.untie_weights_roberta,
         pooler_activation_fn=args.pooler_activation_fn,
         pooler_dropout=args.pooler_dropout,

@@ -19,9 +19,6 @@ from .model_card import write_card
 from .onnx_graph import write_graph
 from .sentence_transformers import recorded_pooling
 
-MIN_GRAPH_POSITIONS = 2
-"""<s> and </s>."""
-
 
 def to_onnx(
     source,
@@ -60,11 +57,8 @@ def to_onnx(
         if head is not None and head != name:
             raise ValueError(f"unknown head {head!r}; {source} has {name or 'no classification head'}")
         n = max_positions or config.max_positions
-        if not MIN_GRAPH_POSITIONS <= n <= config.max_positions:
-            raise ValueError(
-                f"--max-positions must be between {MIN_GRAPH_POSITIONS} and the model's n ({config.max_positions}), "
-                f"got {n}"
-            )
+        if not 2 <= n <= config.max_positions:  # <s> and </s>
+            raise ValueError(f"--max-positions must be between 2 and the model's n ({config.max_positions}), got {n}")
         if model_class is LinformerModel:
             weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
             pooling = pooling or recorded_pooling(config).get("pooling", "none")

@@ -4,7 +4,7 @@ This file is copied into exported folders: it imports only ``transformers`` and 
 """
 
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -74,11 +74,6 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
         super().save_pretrained(save_directory, *args, **kwargs)
         if self.write_code is not None:
             type(self).write_code(save_directory)
-
-    @classmethod
-    def from_linformer_config(cls, config: LinformerConfig, **kwargs: Any) -> "LinformerPreTrainedConfig":
-        """Configuration of a model with this encoder."""
-        return cls(**asdict(config), **kwargs)
 
     def to_linformer_config(self) -> LinformerConfig:
         """Shape of the encoder."""
