@@ -30,7 +30,16 @@ def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
         state[key] = state[key][order]
     if not options["untie_weights_roberta"]:
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
-    return _build_roberta(state, options, source), files
+    arch = EPS_ARCHITECTURE
+    if options["layer_norm_eps"] == FAIRSEQ_EPSILON:
+        arch = "roberta"
+        del options["layer_norm_eps"]
+    cfg = {
+        "model": Namespace(_name=arch, arch=arch, **options),
+        "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": options["max_positions"]},
+        "criterion": {"_name": "masked_lm", "tpu": False},
+    }
+    return build_checkpoint(cfg, state, {"imported": source}), files
 
 
 def read_vocabulary(name: str, vocab_size: int) -> tuple[Tensor, Files]:
@@ -63,17 +72,3 @@ def read_vocabulary(name: str, vocab_size: int) -> tuple[Tensor, Files]:
         DICTIONARY: "".join(f"{entry} 1\n" for entry in entries).encode(),
         TOKENIZER_JSON: rewrite(settings, tokens, [*SYMBOLS[:FIRST_ID], *entries, SYMBOLS[-1]]),
     }
-
-
-def _build_roberta(state: dict[str, Tensor], options: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint of ``roberta`` or ``roberta_eps``, as after masked language modeling."""
-    arch = EPS_ARCHITECTURE
-    if options["layer_norm_eps"] == FAIRSEQ_EPSILON:
-        arch = "roberta"
-        options = {name: value for name, value in options.items() if name != "layer_norm_eps"}
-    cfg = {
-        "model": Namespace(_name=arch, arch=arch, **options),
-        "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": options["max_positions"]},
-        "criterion": {"_name": "masked_lm", "tpu": False},
-    }
-    return build_checkpoint(cfg, state, {"imported": source})
