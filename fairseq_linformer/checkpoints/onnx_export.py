@@ -11,7 +11,7 @@ from typing import Any
 
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..files import new_folder
-from ..huggingface import LinformerForSequenceClassification, LinformerModel
+from ..huggingface import LinformerModel
 from ..models.shapes import PADDING_IDX
 from .files import ONNX_GRAPH, is_fairseq_checkpoint
 from .huggingface import choose_class, read_exported, to_huggingface
@@ -21,14 +21,7 @@ from .sentence_transformers import recorded_pooling
 
 
 def to_onnx(
-    source,
-    out,
-    *,
-    int8: bool = False,
-    head: str | None = None,
-    max_positions: int | None = None,
-    pooling: str | None = None,
-    **options: Any,
+    source, out, *, int8: bool = False, max_positions: int | None = None, pooling: str | None = None, **options: Any
 ) -> None:
     """Export a model to a folder for ``onnxruntime``.
 
@@ -36,7 +29,6 @@ def to_onnx(
         source: fairseq checkpoint, or a folder that ``to_huggingface`` or ``save_pretrained`` wrote.
         out: folder to write, new or empty.
         int8: quantize the graph, see ``onnx_int8.py``.
-        head: classification head of a checkpoint, as in ``to_huggingface``; that of a folder must have this name.
         max_positions: longest input of the graph; None for the model's n.
         pooling: as for ``onnx_graph.output_of``; without a trained head None is the pooling of the
             imported encoder, else ``none``.
@@ -48,17 +40,14 @@ def to_onnx(
         folder = Path(source)
         if is_fairseq_checkpoint(source):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
-            to_huggingface(source, folder, head=head, **options)
-        elif any(options.get(name) for name in ("dictionary", "tokenizer_files", "labels")):
-            raise ValueError(f"{source} has its own tokenizer and labels; unset the options for them")
+            to_huggingface(source, folder, **options)
+        elif any(options.get(name) for name in ("head", "dictionary", "tokenizer_files", "labels")):
+            raise ValueError(f"{source} has its own tokenizer and labels, and one head; unset the options for them")
         config, weights = read_exported(folder)
-        model_class = choose_class(weights)
-        name = config.classification_head_name if model_class is LinformerForSequenceClassification else None
-        if head is not None and head != name:
-            raise ValueError(f"unknown head {head!r}; {source} has {name or 'no classification head'}")
         n = max_positions or config.max_positions
         if not 2 <= n <= config.max_positions:  # <s> and </s>
             raise ValueError(f"--max-positions must be between 2 and the model's n ({config.max_positions}), got {n}")
+        model_class = choose_class(weights)
         if model_class is LinformerModel:
             weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
             pooling = pooling or recorded_pooling(config).get("pooling", "none")

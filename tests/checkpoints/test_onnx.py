@@ -202,9 +202,9 @@ def test_card_of_a_checkpoint_runs_without_torch(classifier, pieces, tmp_path, c
     assert re.fullmatch(r"\['(animal: cat|dog)', '(animal: cat|dog)'\]", printed)
 
 
-def test_unknown_head(tmp_path):
+def test_head_of_a_folder(tmp_path):
     folder = save(build_masked_lm(), tmp_path / "model")
-    with pytest.raises(ValueError, match="unknown head 'other'.*no classification head"):
+    with pytest.raises(ValueError, match="model has its own tokenizer and labels, and one head"):
         to_onnx(folder, tmp_path / "onnx", head="other")
     assert not (tmp_path / "onnx").exists()
 
