@@ -9,7 +9,7 @@ from torch import nn
 
 from ..checkpoints.files import find_companions
 from ..checkpoints.models import build_model, open_checkpoint
-from ..checkpoints.to_linformer import from_roberta
+from ..checkpoints.to_linformer import to_linformer
 from ..checkpoints.transformers_loading import (
     check_loaded_weights,
     load_from_transformers,
@@ -64,7 +64,7 @@ def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: Tokeni
     if kind == "roberta":
         n = max_positions(checkpoint["model"])
         options = {"sharing": "layerwise", "projection": "linear", "projection_init": "average"}
-        checkpoint = from_roberta(checkpoint, projected_dim=n, **options)
+        checkpoint = to_linformer(checkpoint, projected_dim=n, local_window=0, **options)
     encoder: Any = build_model(checkpoint).encoder.sentence_encoder
     tokenizer = None
     if with_tokenizer:

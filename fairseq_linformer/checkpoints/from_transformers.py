@@ -3,11 +3,9 @@
 from argparse import Namespace
 from typing import Any
 
-import fairseq
 import torch
 from torch import Tensor
 
-from .. import __version__
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..data.tokenizer_json import FIRST_ID, SYMBOLS, order_tokens, read_settings, rewrite
 from ..models.roberta_eps import EPS_ARCHITECTURE, FAIRSEQ_EPSILON
@@ -15,8 +13,6 @@ from ..models.shapes import EMBEDDINGS, OUTPUT_BIAS, OUTPUT_EMBEDDINGS
 from .files import Files, build_checkpoint
 from .transformers_encoder import read_encoder
 from .transformers_loading import load_from_transformers
-
-_VOCABULARY_ENTRIES = (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS)
 
 
 def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
@@ -30,11 +26,20 @@ def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
     """
     state, options, source = read_encoder(name)
     order, files = read_vocabulary(name, state[EMBEDDINGS].size(0))
-    for key in _VOCABULARY_ENTRIES:
+    for key in (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS):
         state[key] = state[key][order]
     if not options["untie_weights_roberta"]:
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
-    return _build_roberta(state, options, source), files
+    arch = EPS_ARCHITECTURE
+    if options["layer_norm_eps"] == FAIRSEQ_EPSILON:
+        arch = "roberta"
+        del options["layer_norm_eps"]
+    cfg = {
+        "model": Namespace(_name=arch, arch=arch, **options),
+        "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": options["max_positions"]},
+        "criterion": {"_name": "masked_lm", "tpu": False},
+    }
+    return build_checkpoint(cfg, state, {"imported": source}), files
 
 
 def read_vocabulary(name: str, vocab_size: int) -> tuple[Tensor, Files]:
@@ -67,27 +72,3 @@ def read_vocabulary(name: str, vocab_size: int) -> tuple[Tensor, Files]:
         DICTIONARY: "".join(f"{entry} 1\n" for entry in entries).encode(),
         TOKENIZER_JSON: rewrite(settings, tokens, [*SYMBOLS[:FIRST_ID], *entries, SYMBOLS[-1]]),
     }
-
-
-def _build_roberta(state: dict[str, Tensor], options: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint of ``roberta`` or ``roberta_eps``, as after masked language modeling."""
-    arch = EPS_ARCHITECTURE
-    if options["layer_norm_eps"] == FAIRSEQ_EPSILON:
-        arch = "roberta"
-        options = {name: value for name, value in options.items() if name != "layer_norm_eps"}
-    cfg = {
-        "model": Namespace(_name=arch, arch=arch, **options),
-        "task": {
-            "_name": "masked_lm",
-            "data": "",
-            "tokens_per_sample": options["max_positions"],
-            "sample_break_mode": "none",
-            "mask_prob": 0.15,
-            "leave_unmasked_prob": 0.1,
-            "random_token_prob": 0.1,
-            "seed": 1,
-        },
-        "criterion": {"_name": "masked_lm", "tpu": False},
-    }
-    versions = {"fairseq": fairseq.__version__, "fairseq_linformer": __version__}
-    return build_checkpoint(cfg, state, {**versions, "imported": source})

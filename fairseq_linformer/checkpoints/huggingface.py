@@ -6,6 +6,7 @@ untrained is exported without it.
 """
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,26 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON, TokenizerFiles
-from ..files import check_new_folder, new_folder, read_json
+from ..files import new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
     LinformerModel,
     LinformerPreTrainedConfig,
     LinformerPreTrainedModel,
-    write_code,
 )
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.distillation import NEW_LM_HEAD
 from ..models.options import from_linformer_config
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, OUTPUT_BIAS, PADDING_IDX, choose_head, max_positions
+from ..models.shapes import (
+    CLASSIFICATION_HEADS,
+    EMBEDDINGS,
+    OUTPUT_BIAS,
+    PADDING_IDX,
+    choose_head,
+    has_projections,
+    max_positions,
+)
 from .files import (
     Files,
     build_checkpoint,
@@ -34,15 +42,16 @@ from .files import (
     find_labels,
     get_architecture,
     get_cfg_section,
+    is_exported,
     read_checkpoint,
     read_companions,
     resolve_model,
 )
-from .huggingface_state import CLASSIFIER, ENCODER_PREFIX, LM_HEAD, to_fairseq, to_transformers, upgrade_projections
+from .huggingface_state import CLASSIFIER, LM_HEAD, State, to_fairseq, to_transformers, upgrade_projections
 from .model_card import write_card
-from .provenance import ORIGINS, collect_provenance, read_origins
+from .provenance import collect_provenance, read_origins
 from .sentence_transformers import recorded_pooling, write_modules
-from .to_linformer import from_authors, is_linformer
+from .to_linformer import from_authors
 from .transformers_encoder import add_lm_head
 from .transformers_loading import WEIGHTS, find_weights
 from .transformers_tokenizer import find_tokenizer
@@ -73,25 +82,21 @@ def to_huggingface(
         pooling: one of ``sentence_transformers.POOLINGS``, to write what ``sentence-transformers`` needs too; None for
             that of the imported encoder, unless there is a classification head.
     """
-    check_new_folder(out)
-    data = read_checkpoint(checkpoint)
-    if not is_linformer(data):
+    data = from_authors(read_checkpoint(checkpoint))
+    if not has_projections(data["model"]):
         raise ValueError(
             f"{checkpoint} must be a checkpoint of linformer_roberta, got architecture {get_architecture(data)!r} "
             "without projections E and F"
         )
-    data = from_authors(data)
     name = choose_head(data["model"], head, checkpoint)
     if labels is not None and name is None:
         raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")
     config = _build_config(data, checkpoint, name, labels)
-    weights = to_transformers(
-        upgrade_projections(data["model"], config.to_linformer_config()), name, config.tie_word_embeddings
-    )
-    if config.architectures == ["LinformerModel"]:
+    weights = to_transformers(data["model"], name, config.tie_word_embeddings)
+    if name is None and read_origins(data).get("imported", {}).get("lm_head") == NEW_LM_HEAD:
         weights = {key: value for key, value in weights.items() if not key.startswith(LM_HEAD)}
-    if mismatch := _compare_with_model(weights, config):
-        raise ValueError(f"weights and cfg of {checkpoint} do not match: {mismatch}")
+    config.architectures = [choose_class(weights).__name__]
+    weights = _upgrade_weights(weights, config, checkpoint)
     if tokenizer:
         folder = find_companions(checkpoint, data)
         tokens, files = find_tokenizer(folder, config.max_positions, dictionary, tokenizer_files)
@@ -103,17 +108,18 @@ def to_huggingface(
     with new_folder(out) as folder:
         config.save_pretrained(folder)
         save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
-        write_code(folder)
         if tokenizer:
             tokens.save_pretrained(folder)
             for file, path in files.items():  # a fast tokenizer does not save what fairseq reads
                 if file != TOKENIZER_JSON:
                     shutil.copyfile(path, folder / file)
         recorded = recorded_pooling(config)
-        if pooling or (recorded and name is None):
-            chosen = {"normalize": False, **recorded, **({"pooling": pooling} if pooling else {})}
+        if pooling is None and name is None:
+            pooling = recorded.get("pooling")
+        if pooling:
+            chosen = {"pooling": pooling, "normalize": recorded.get("normalize", False)}
             write_modules(folder, chosen, config.embed_dim, config.max_positions)
-        write_card(folder, config)
+        write_card(folder, config, pooling=pooling)
 
 
 def read_exported_checkpoint(folder: Path, dictionary=None) -> tuple[dict[str, Any], Files]:
@@ -144,16 +150,11 @@ def read_exported_checkpoint(folder: Path, dictionary=None) -> tuple[dict[str, A
     return checkpoint, files
 
 
-def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, torch.Tensor]]:
+def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, State]:
     """Read configuration and weights of a folder for ``transformers``, of any version. No code in it is run."""
-    path = folder / "config.json"
-    if not path.is_file():
-        raise ValueError(f"{folder} has no config.json; expected a folder for transformers")
-    values = read_json(path)
-    kind = values.get("model_type") if isinstance(values, dict) else None
-    if kind != LinformerPreTrainedConfig.model_type:
-        raise ValueError(f"model_type in {path} must be {LinformerPreTrainedConfig.model_type!r}, got {kind!r}")
-    config = LinformerPreTrainedConfig.from_dict(values)
+    if not is_exported(folder):
+        raise ValueError(f"{folder} must be a folder that `export` wrote, whose model_type is 'linformer'")
+    config = LinformerPreTrainedConfig.from_dict(read_json(folder / "config.json"))
     if config.padding_idx != PADDING_IDX:
         raise ValueError(f"padding_idx of {folder} must be {PADDING_IDX}, as in fairseq, got {config.padding_idx}")
     weights = _read_weights(folder)
@@ -161,10 +162,7 @@ def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, to
         raise ValueError(f"{folder} has a head that fairseq lacks; save its encoder, model.base_model, instead")
     if any(key.startswith("encoder.") for key in weights):  # saved by LinformerModel
         weights = {f"linformer.{key}": value for key, value in weights.items()}
-    weights = upgrade_projections(weights, config.to_linformer_config(), ENCODER_PREFIX)
-    if mismatch := _compare_with_model(weights, config):
-        raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
-    return config, weights
+    return config, _upgrade_weights(weights, config, folder)
 
 
 def _build_config(data: dict[str, Any], path, head: str | None, labels) -> LinformerPreTrainedConfig:
@@ -175,18 +173,15 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
             raise ValueError(f"{option} of {path} must be 0 to export the model, got {model[option]}")
     # If the options lack n, the position embeddings have it.
     args, shape = resolve_model({**model, "max_positions": model.get("max_positions") or max_positions(state)}, state)
-    config = LinformerPreTrainedConfig.from_linformer_config(
-        shape,
+    config = LinformerPreTrainedConfig(
+        **asdict(shape),
         tie_word_embeddings=not args.untie_weights_roberta,
         pooler_activation_fn=args.pooler_activation_fn,
         pooler_dropout=args.pooler_dropout,
         fairseq=collect_provenance(data, path),
         dtype=str(state[EMBEDDINGS].dtype).removeprefix("torch."),
-        architectures=["LinformerForMaskedLM"],
     )
     if head is None:
-        if read_origins(data).get("imported", {}).get("lm_head") == NEW_LM_HEAD:
-            config.architectures = ["LinformerModel"]
         return config
     prefix = f"{CLASSIFICATION_HEADS}{head}."
     if f"{prefix}out_proj.weight_orig" in state:
@@ -194,7 +189,6 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
     classes = state[prefix + "out_proj.weight"].size(0)
     labels = labels or find_labels(path, data, classes)
     names = [f"LABEL_{i}" for i in range(classes)] if labels is None else read_labels(labels, classes)
-    config.architectures = ["LinformerForSequenceClassification"]
     config.classification_head_name = head
     config.classifier_inner_dim = state[prefix + "dense.weight"].size(0)
     config.id2label = dict(enumerate(names))
@@ -206,14 +200,14 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
     return config
 
 
-def choose_class(weights: dict[str, torch.Tensor]) -> type[LinformerPreTrainedModel]:
+def choose_class(weights: State) -> type[LinformerPreTrainedModel]:
     """The class of the model with these weights of an exported folder."""
     if any(key.startswith(CLASSIFIER) for key in weights):
         return LinformerForSequenceClassification
     return LinformerForMaskedLM if any(key.startswith(LM_HEAD) for key in weights) else LinformerModel
 
 
-def _update_lm_head(config: LinformerPreTrainedConfig, state: dict[str, torch.Tensor]) -> None:
+def _update_lm_head(config: LinformerPreTrainedConfig, state: State) -> None:
     """Give a checkpoint without a masked LM head a new one, and record it, or that ``Trainer`` has trained one."""
     details = config.fairseq or {}
     imported = details.get("imported") or {}
@@ -222,12 +216,13 @@ def _update_lm_head(config: LinformerPreTrainedConfig, state: dict[str, torch.Te
         add_lm_head(state)
     has_head = any(key.startswith(CLASSIFICATION_HEADS) for key in state)
     if is_new or (not has_head and imported.get("lm_head") == NEW_LM_HEAD):
-        imported = {**imported, "lm_head": NEW_LM_HEAD if is_new else "trained in transformers"}
+        imported = {**imported, "lm_head": NEW_LM_HEAD if is_new else "imported"}
         config.fairseq = {**details, "imported": imported}
 
 
-def _compare_with_model(weights: dict[str, torch.Tensor], config: LinformerPreTrainedConfig) -> str | None:
-    """The first shape that differs from that of a model with this configuration; None if the weights match."""
+def _upgrade_weights(weights: State, config: LinformerPreTrainedConfig, source) -> State:
+    """Weights of any version as this one stores them; ValueError if they do not match the configuration."""
+    weights = upgrade_projections(weights, config.to_linformer_config())
     model_class = choose_class(weights)
     with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
         model = model_class(config)
@@ -238,11 +233,13 @@ def _compare_with_model(weights: dict[str, torch.Tensor], config: LinformerPreTr
     for key in sorted({*expected, *actual}):
         wanted, found = (tuple(state[key].shape) if key in state else "none" for state in (expected, actual))
         if wanted != found:
-            return f"{key} must have shape {wanted}, got {found}"
-    return None
+            raise ValueError(
+                f"weights and configuration of {source} do not match: {key} must have shape {wanted}, got {found}"
+            )
+    return weights
 
 
-def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
+def _read_weights(folder: Path) -> State:
     weights = {}
     for path in find_weights(folder):
         try:
@@ -252,9 +249,7 @@ def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _restore_checkpoint(
-    config: LinformerPreTrainedConfig, state: dict[str, torch.Tensor], exported: dict[str, Any]
-) -> dict[str, Any]:
+def _restore_checkpoint(config: LinformerPreTrainedConfig, state: State, exported: dict[str, Any]) -> dict[str, Any]:
     """Build a checkpoint as fairseq saves it, without optimizer state.
 
     Args:
@@ -270,9 +265,7 @@ def _restore_checkpoint(
     }
     if any(key.startswith(CLASSIFICATION_HEADS) for key in state):
         cfg |= _classification(config, cfg["task"])
-    details = config.fairseq or {}
-    provenance = {**details.get("versions", {}), **{key: details[key] for key in ORIGINS if key in details}}
-    return build_checkpoint(cfg, state, provenance)
+    return build_checkpoint(cfg, state, read_origins({"provenance": config.fairseq}))
 
 
 def _classification(config: LinformerPreTrainedConfig, task: dict[str, Any]) -> dict[str, Any]:

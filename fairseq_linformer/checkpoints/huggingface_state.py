@@ -3,9 +3,9 @@
 Only prefixes differ. In ``transformers`` tied tensors are stored once, and options only in the configuration.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 
-import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
@@ -26,30 +26,35 @@ ENCODER_PREFIX = "linformer.encoder."
 def _prefixes(head: str | None) -> list[tuple[str, str]]:
     """Pairs of prefixes, fairseq's first. Heads other than ``head`` have the same names in both."""
     pairs = [(ENCODER, ENCODER_PREFIX), (f"encoder.{LM_HEAD}", LM_HEAD)]
-    if head is not None:
-        pairs.append((f"{CLASSIFICATION_HEADS}{head}.", CLASSIFIER))
-    return [*pairs, (CLASSIFICATION_HEADS, CLASSIFICATION_HEADS)]
+    return pairs if head is None else [*pairs, (f"{CLASSIFICATION_HEADS}{head}.", CLASSIFIER)]
 
 
-def upgrade_projections(state: State, config: LinformerConfig, encoder: str = ENCODER) -> State:
+def _rename(state: State, pairs: Iterable[tuple[str, str]]) -> State:
+    """Replace prefixes; names with none of them stay as they are."""
+    new = {}
+    for key, value in state.items():
+        old, prefix = next((pair for pair in pairs if key.startswith(pair[0])), ("", ""))
+        new[prefix + key.removeprefix(old)] = value
+    return new
+
+
+def upgrade_projections(weights: State, config: LinformerConfig) -> State:
     """Store E and F as a model of this configuration does, whatever the version that saved them.
 
     Entries that are incomplete or of other shapes stay as they are.
 
     Args:
-        state: not modified.
-        encoder: prefix of the encoder.
+        weights: with the names of ``transformers``; not modified.
     """
-    new = dict(state)
-    for prefix, (layer, which) in projection_prefixes(config, encoder).items():
-        entries = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-        if not entries:
-            continue
-        module = build_projection(config, layer, which).to(next(iter(entries.values())).dtype)
-        with suppress(RuntimeError):
-            module.load_state_dict(entries)
-            new = {key: value for key, value in new.items() if not key.startswith(prefix)}
-            new.update({prefix + key: value for key, value in module.state_dict().items()})
+    new = dict(weights)
+    for prefix, (layer, which) in projection_prefixes(config, ENCODER_PREFIX).items():
+        entries = {key.removeprefix(prefix): new.pop(key) for key in weights if key.startswith(prefix)}
+        if entries:
+            module = build_projection(config, layer, which).to(next(iter(entries.values())).dtype)
+            with suppress(RuntimeError):
+                module.load_state_dict(entries)
+                entries = module.state_dict()
+        new.update({prefix + key: value for key, value in entries.items()})
     return new
 
 
@@ -60,17 +65,8 @@ def to_transformers(state: State, head: str | None, tied: bool) -> State:
         head: classification head that becomes the classifier; others keep their names.
         tied: output embeddings are the input embeddings.
     """
-    if tied and OUTPUT_EMBEDDINGS in state and not torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS]):
-        raise ValueError(f"{OUTPUT_EMBEDDINGS} must equal {EMBEDDINGS} without untie_weights_roberta")
-    new = {}
-    for key, value in state.items():
-        if tied and key == OUTPUT_EMBEDDINGS:
-            continue
-        pair = next((pair for pair in _prefixes(head) if key.startswith(pair[0])), None)
-        if pair is None:
-            raise ValueError(f"{key} cannot be exported: it is not a weight of linformer_roberta")
-        new[pair[1] + key.removeprefix(pair[0])] = value.contiguous()
-    return new
+    new = _rename(state, _prefixes(head))
+    return {key: value for key, value in new.items() if not (tied and key == f"{LM_HEAD}weight")}
 
 
 def to_fairseq(state: State, head: str, tied: bool) -> State:
@@ -79,10 +75,5 @@ def to_fairseq(state: State, head: str, tied: bool) -> State:
     Args:
         head: fairseq's name of the classifier.
     """
-    new = {}
-    for key, value in state.items():
-        fairseq, transformers = next(pair for pair in _prefixes(head) if key.startswith(pair[1]))
-        new[fairseq + key.removeprefix(transformers)] = value
-    if tied:
-        new[OUTPUT_EMBEDDINGS] = new[EMBEDDINGS]
-    return new
+    new = _rename(state, [pair[::-1] for pair in _prefixes(head)])
+    return {**new, OUTPUT_EMBEDDINGS: new[EMBEDDINGS]} if tied else new

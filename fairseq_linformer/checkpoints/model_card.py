@@ -1,15 +1,15 @@
 """The model card, README.md of an exported folder: how to run the model, what it is, its scores, and its license."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from .. import __version__
+from ..data.tasks import OWN
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..huggingface import LinformerPreTrainedConfig
-from .sentence_transformers import MODULES
 
 _TEMPLATE = """\
 ---
@@ -26,7 +26,17 @@ A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/200
 ```python
 import numpy as np
 import onnxruntime
-{{ tokenize }}
+{%- if tokenizer %}
+from tokenizers import Tokenizer
+
+tokenizer = Tokenizer.from_file("FOLDER/tokenizer.json")
+batch = tokenizer.encode_batch({{ texts }})
+input_ids = np.array([row.ids for row in batch])
+attention_mask = np.array([row.attention_mask for row in batch])
+{%- else %}
+input_ids = np.array([[0, 5, 6, 2], [0, 7, 2, 1]])  # <s> ... </s>, and <pad> after a shorter one
+attention_mask = (input_ids != 1).astype(np.int64)
+{%- endif %}
 session = onnxruntime.InferenceSession("FOLDER/model.onnx")
 ({{ output }},) = session.run(None, {"input_ids": input_ids, "attention_mask": attention_mask})
 print({{ result }})
@@ -39,10 +49,10 @@ from transformers import {{ auto_class }}, pipeline
 
 model = {{ auto_class }}.from_pretrained("FOLDER", trust_remote_code=True)
 {%- if tokenizer %}
-pipe = pipeline("{{ task }}", "FOLDER", trust_remote_code=True)
+pipe = pipeline("{{ task }}", "FOLDER"{% if has_head %}, truncation=True{% endif %}, trust_remote_code=True)
 {%- endif %}
 ```
-{%- if embeds %}
+{%- if pooling %}
 
 With sentence-transformers:
 
@@ -61,15 +71,7 @@ vectors = SentenceTransformer("FOLDER", trust_remote_code=True).encode(["A sente
 {%- endfor %}
 {%- if origin %}
 
-The weights come from {{ origin }} (SHA-256 {{ sha256 }}); its license applies to this model; cite its authors too. The
-attention is that of the Linformer:
-
-    @article{wang2020linformer,
-      title={Linformer: Self-Attention with Linear Complexity},
-      author={Wang, Sinong and Li, Belinda Z. and Khabsa, Madian and Fang, Han and Ma, Hao},
-      journal={arXiv preprint arXiv:2006.04768},
-      year={2020}
-    }
+The weights come from {{ origin }} (SHA-256 {{ sha256 }}); its license applies to this model; cite its authors too.
 {%- endif %}
 """
 _KINDS = {
@@ -82,43 +84,20 @@ _KINDS = {
     "LinformerModel": ("AutoModel", "feature-extraction", "(sentences, tokens, width)"),
 }
 """Class of a model -> auto class, task, and shape of the output."""
-_TOKENIZE = {
-    "fast": """\
-from tokenizers import Tokenizer
-
-tokenizer = Tokenizer.from_file("FOLDER/tokenizer.json")
-batch = tokenizer.encode_batch(TEXTS)
-input_ids = np.array([row.ids for row in batch])
-attention_mask = np.array([row.attention_mask for row in batch])""",
-    None: """\
-input_ids = np.array([[0, 5, 6, 2], [0, 7, 2, 1]])  # <s> ... </s>, and <pad> after a shorter one
-attention_mask = (input_ids != 1).astype(np.int64)""",
-}
 
 
-def write_card(folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, Any] | None = None) -> None:
+def write_card(
+    folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, Any] | None = None, pooling: str | None = None
+) -> None:
     """Write the model card of a folder, whose tokenizer has been written.
 
     Args:
         config: that of the model; ``fairseq`` has its provenance.
         onnx: ``max_positions``, ``int8`` and ``pooling`` of the graph; None if the folder is for ``transformers``.
+        pooling: that of a folder that ``sentence-transformers`` opens.
     """
     files = {"fast": TOKENIZER_JSON, "slow": "tokenizer_config.json"}
     tokenizer = next((kind for kind, name in files.items() if (folder / name).is_file()), None)
-    card = build_card(config, tokenizer, onnx, embeds=(folder / MODULES).is_file())
-    (folder / "README.md").write_text(card, encoding="utf-8")
-
-
-def build_card(
-    config: LinformerPreTrainedConfig, tokenizer: str | None, onnx: dict[str, Any] | None = None, embeds: bool = False
-) -> str:
-    """The text of a model card.
-
-    Args:
-        tokenizer: ``fast`` or ``slow``; None if the folder has none.
-        embeds: whether ``sentence-transformers`` opens the folder.
-        config, onnx: as for ``write_card``.
-    """
     details = config.fairseq or {}
     imported, distilled, finetuned = (details.get(name) or {} for name in ("imported", "distilled", "finetuned"))
     auto_class, task, shape = _KINDS[config.architectures[0]]
@@ -132,6 +111,7 @@ def build_card(
         for name, score in result["scores"].items()
         if has_head
     ]
+    data = "own data" if finetuned.get("task") == OWN else finetuned.get("task")
     variance = distilled.get("variance_after")
     rows = [
         ("n, the longest input", config.max_positions),
@@ -143,49 +123,44 @@ def build_card(
         ("tokenizer", tokenizer),
         ("weights of the graph", onnx and ("int8, fp32 in norms and classification head" if onnx["int8"] else "fp32")),
         ("classification head", has_head and f"{config.classification_head_name}: {', '.join(labels)}"),
-        ("masked LM head", task == "fill-mask" and imported.get("lm_head")),
-        ("pooling", onnx and onnx["pooling"]),
+        ("pooling", onnx["pooling"] if onnx else pooling),
         ("explained variance of the Transformer's last layer", variance and f"{variance[-1]:.3f}"),
-        *(
-            (f"{finetuned['task']} {split}, {name}", _format_score(score, num_rows))
-            for split, name, score, num_rows in scores
-        ),
+        *((f"{data} {split}, {name}", _format_score(score, num_rows)) for split, name, score, num_rows in scores),
         ("data of finetuning", finetuned.get("data")),
         ("commit of the code", finetuned.get("commit")),
-        ("fairseq-linformer", details.get("versions", {}).get("fairseq_linformer")),
+        ("fairseq-linformer", __version__),
     ]
     card_data = ModelCardData(
-        library_name="onnx" if onnx else "sentence-transformers" if embeds else "transformers",
-        pipeline_tag="sentence-similarity" if embeds else task,
+        library_name="onnx" if onnx else "sentence-transformers" if pooling else "transformers",
+        pipeline_tag="sentence-similarity" if pooling else task,
         tags=["linformer", "fairseq"],
         license=imported.get("license"),
         base_model=imported.get("hub"),
         model_name="Linformer" if scores else None,
         eval_results=[
-            EvalResult(task, finetuned["task"], finetuned["task"], name, score["value"], dataset_split=split)
-            for split, name, score, _ in scores
+            EvalResult(task, data, data, name, score["value"], dataset_split=split) for split, name, score, _ in scores
         ]
         or None,
     )
     texts = ["A <mask> sentence."] if task == "fill-mask" else ["First sentence.", "Another sentence, which is longer."]
-    return str(
-        ModelCard.from_template(
-            card_data,
-            template_str=_TEMPLATE,
-            onnx=onnx,
-            embeds=embeds,
-            output="features" if onnx and onnx["pooling"] else "logits",
-            shape=shape,
-            tokenizer=tokenizer,
-            tokenize=_TOKENIZE[tokenizer].replace("TEXTS", json.dumps(texts)),
-            result=_format_result(config, labels) if onnx and onnx["pooling"] is None else "features.shape",
-            auto_class=auto_class,
-            task=task,
-            rows=[(_escape(name), _escape(value)) for name, value in rows if value not in (None, "", False)],
-            origin=_link(imported["hub"]) if imported.get("hub") else _escape(imported.get("name", "")),
-            sha256=_escape(imported.get("sha256")),
-        )
+    card = ModelCard.from_template(
+        card_data,
+        template_str=_TEMPLATE,
+        onnx=onnx,
+        pooling=pooling,
+        has_head=has_head,
+        output="features" if onnx and onnx["pooling"] else "logits",
+        shape=shape,
+        tokenizer=tokenizer,
+        texts=json.dumps(texts),
+        result=_format_result(config, labels) if onnx and onnx["pooling"] is None else "features.shape",
+        auto_class=auto_class,
+        task=task,
+        rows=[(_escape(name), _escape(value)) for name, value in rows if value not in (None, "", False)],
+        origin=_escape(imported.get("hub") or imported.get("name", "")),
+        sha256=_escape(imported.get("sha256")),
     )
+    (folder / "README.md").write_text(str(card), encoding="utf-8")
 
 
 def _format_score(score: dict[str, Any], num_rows: int) -> str:
@@ -200,12 +175,6 @@ def _format_result(config: LinformerPreTrainedConfig, labels: list[str]) -> str:
     if config.problem_type == "regression" or len(labels) == 1:
         return "logits[:, 0].tolist()"
     return f"[{labels!r}[i] for i in logits.argmax(-1)]"
-
-
-def _link(name: str) -> str:
-    """A link to a model on the hub; the name alone if it cannot be one."""
-    is_hub = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
-    return f"[{name}](https://huggingface.co/{name})" if is_hub else _escape(name)
 
 
 def _escape(value: Any) -> str:

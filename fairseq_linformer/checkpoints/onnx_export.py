@@ -6,35 +6,22 @@
 import json
 import tempfile
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ..data.tokenizer_files import TOKENIZER_JSON
-from ..files import check_new_folder, new_folder
+from ..files import new_folder
 from ..huggingface import LinformerModel
 from ..models.shapes import PADDING_IDX
 from .files import ONNX_GRAPH, is_fairseq_checkpoint
 from .huggingface import choose_class, read_exported, to_huggingface
-from .huggingface_state import CLASSIFIER
 from .model_card import write_card
 from .onnx_graph import write_graph
 from .sentence_transformers import recorded_pooling
 
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-MIN_GRAPH_POSITIONS = 2
-"""<s> and </s>."""
-
 
 def to_onnx(
-    source,
-    out,
-    *,
-    int8: bool = False,
-    head: str | None = None,
-    max_positions: int | None = None,
-    pooling: str | None = None,
-    **options: Any,
+    source, out, *, int8: bool = False, max_positions: int | None = None, pooling: str | None = None, **options: Any
 ) -> None:
     """Export a model to a folder for ``onnxruntime``.
 
@@ -42,32 +29,24 @@ def to_onnx(
         source: fairseq checkpoint, or a folder that ``to_huggingface`` or ``save_pretrained`` wrote.
         out: folder to write, new or empty.
         int8: quantize the graph, see ``onnx_int8.py``.
-        head: classification head of a checkpoint, as in ``to_huggingface``; that of a folder must have this name.
         max_positions: longest input of the graph; None for the model's n.
         pooling: as for ``onnx_graph.output_of``; without a trained head None is the pooling of the
             imported encoder, else ``none``.
         options: those of ``to_huggingface``; of a folder only ``tokenizer``.
     """
-    check_new_folder(out)
-    check_packages("export --onnx")
+    import onnxscript  # noqa: F401  without it, fail before the conversion
+
     with ExitStack() as stack:
         folder = Path(source)
         if is_fairseq_checkpoint(source):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
-            to_huggingface(source, folder, head=head, **options)
-        elif any(options.get(name) for name in ("dictionary", "tokenizer_files", "labels")):
-            raise ValueError(f"{source} has its own tokenizer and labels; unset the options for them")
+            to_huggingface(source, folder, **options)
+        elif any(options.get(name) for name in ("head", "dictionary", "tokenizer_files", "labels")):
+            raise ValueError(f"{source} has its own tokenizer and labels, and one head; unset the options for them")
         config, weights = read_exported(folder)
-        has_head = any(key.startswith(CLASSIFIER) for key in weights)
-        if head is not None and not (has_head and head == config.classification_head_name):
-            known = config.classification_head_name if has_head else "no classification head"
-            raise ValueError(f"unknown head {head!r}; {source} has {known}")
         n = max_positions or config.max_positions
-        if not MIN_GRAPH_POSITIONS <= n <= config.max_positions:
-            raise ValueError(
-                f"--max-positions must be between {MIN_GRAPH_POSITIONS} and the model's n ({config.max_positions}), "
-                f"got {n}"
-            )
+        if not 2 <= n <= config.max_positions:  # <s> and </s>
+            raise ValueError(f"--max-positions must be between 2 and the model's n ({config.max_positions}), got {n}")
         model_class = choose_class(weights)
         if model_class is LinformerModel:
             weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
@@ -83,20 +62,6 @@ def to_onnx(
         content = {key: value for key, value in config.to_dict().items() if key != "auto_map"}
         (target / "config.json").write_text(json.dumps({**content, "onnx": settings}, indent=2) + "\n")
         write_card(target, config, settings)
-
-
-def check_packages(needed_by: str) -> None:
-    """Check that the packages of the extra ``onnx`` are installed.
-
-    Args:
-        needed_by: a command or an experiment, for the error.
-
-    Raises:
-        ImportError: one is missing.
-    """
-    for name in PACKAGES:
-        if find_spec(name) is None:
-            raise ImportError(f"{needed_by} needs {name}; install fairseq-linformer[onnx]", name=name)
 
 
 def _write_tokenizer(source: Path, target: Path, max_positions: int) -> None:

@@ -7,8 +7,6 @@ positions and its k' windows cost, and nothing is padded to N.
 """
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +24,6 @@ from .sentence_transformers import recorded_pooling
 OPSET = 20
 """It has Gelu and LayerNormalization as single operators."""
 INPUTS, OUTPUT = ("input_ids", "attention_mask"), "logits"
-EXTERNAL_BYTES = 1_800_000_000
-"""Weights above this are written to a file of their own, since a protobuf message has at most 2 GiB."""
 
 _export_settings: Any = _config
 
@@ -101,7 +97,7 @@ class OnnxModel(nn.Module):
 def write_graph(
     model: LinformerPreTrainedModel, path: Path, max_positions: int, pooling: str | None = None, int8: bool = False
 ) -> None:
-    """Write a model as ``path``, with weights of more than ``EXTERNAL_BYTES`` in ``path`` + ``.data``.
+    """Write a model as ``path``; PyTorch writes weights of more than 1.5 GiB to ``path`` + ``.data``.
 
     Args:
         model: modified, see ``OnnxModel``.
@@ -119,7 +115,12 @@ def write_graph(
     batch, length = 3, max(2, min(max_positions, 37))
     example = torch.full((batch, length), wrapped.encoder.config.padding_idx + 1)
     sizes: Any = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC(max=max_positions)}
-    with torch.no_grad(), _silence(), _export_settings.patch(backed_size_oblivious=True):
+    with (
+        torch.no_grad(),
+        only_errors("torch.onnx", "onnxscript", "onnx_ir"),  # not their progress
+        warnings.catch_warnings(action="ignore"),  # such as those about torchvision
+        _export_settings.patch(backed_size_oblivious=True),
+    ):
         exported = torch.export.export(
             wrapped,
             (example, torch.ones_like(example)),
@@ -139,13 +140,4 @@ def write_graph(
     for value, names in (*((each, ("batch", "length")) for each in graph.inputs), (graph.outputs[0], output_sizes)):
         known = [size if isinstance(size, int) else name for size, name in zip(value.shape, names, strict=True)]
         value.shape = type(value.shape)(known)
-    num_bytes = sum(each.const_value.nbytes for each in graph.initializers.values())
-    program.save(path, external_data=num_bytes > EXTERNAL_BYTES)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Without the exporter's warnings, such as those about torchvision, and progress, which a root logger may show."""
-    with only_errors("torch.onnx", "onnxscript", "onnx_ir"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    program.save(path)

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
 from ..data.manifest import read_manifest
 from ..files import read_json
 from .files import RESULT, get_architecture, get_cfg_section
@@ -27,16 +26,15 @@ def collect_provenance(checkpoint: dict[str, Any], path) -> dict[str, Any]:
         path: that of the checkpoint; ``finetune`` may have scored it.
 
     Returns:
-        ``cfg``, the sections that fairseq needs to load the model; ``versions``; origins; and, if any, ``finetuned``,
-        the result of ``finetune``, and ``columns`` of the user's own files that it was finetuned on.
+        ``cfg``, the sections that fairseq needs to load the model; origins; and, if any, ``finetuned``, the result of
+        ``finetune``, and ``columns`` of the user's own files that it was finetuned on.
     """
     model = {**get_cfg_section(checkpoint, "model"), "_name": get_architecture(checkpoint)}
     cfg = {"model": json.loads(json.dumps(model, default=str))}
     for name in ("task", "criterion"):
         section = json.loads(json.dumps(get_cfg_section(checkpoint, name), default=str))
         cfg[name] = {key: os.path.basename(v) if isinstance(v, str) else v for key, v in section.items()}
-    versions = {"fairseq_linformer": __version__}
-    content = {"cfg": cfg, "versions": versions, **read_origins(checkpoint), **_read_finetuning(path)}
+    content = {"cfg": cfg, **read_origins(checkpoint), **_read_finetuning(path)}
     source = read_manifest(Path(path).parent).get("source", {})
     if "label_column" in source:
         content["columns"] = {"text": source["text_columns"], "label": source["label_column"]}
@@ -53,4 +51,4 @@ def _read_finetuning(checkpoint) -> dict[str, Any]:
         return {}
     finetuned = {key: result[key] for key in ("task", "splits", "data", "commit")}
     initial = {} if result["model"]["from_scratch"] else result["model"]["pretraining"]
-    return {"finetuned": finetuned, **{key: initial[key] for key in ORIGINS if key in initial}}
+    return {"finetuned": finetuned, **read_origins({"provenance": initial})}

@@ -34,11 +34,11 @@ def read_pooling(name: str) -> Pooling | None:
         return None
     config = find_hub_file(name, f"{modules[1]['path']}/config.json")
     values = read_json(config) if config else {}
-    modes = [mode for mode, key in POOLINGS.items() if values.get("pooling_mode") == mode or values.get(key)]
-    others = [key for key, value in values.items() if key.startswith("pooling_mode_") and value is True]
-    if len(modes) != 1 or set(others) - {POOLINGS[modes[0]]}:
-        return None
-    return {"pooling": modes[0], "normalize": len(kinds) == 3}
+    chosen = [key for key, value in values.items() if key.startswith("pooling_mode_") and value is True]
+    for mode, key in POOLINGS.items():
+        if values.get("pooling_mode") == mode or chosen == [key]:
+            return {"pooling": mode, "normalize": len(kinds) == 3}
+    return None
 
 
 def recorded_pooling(config: LinformerPreTrainedConfig) -> Pooling:

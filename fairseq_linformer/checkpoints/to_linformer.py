@@ -1,6 +1,5 @@
 """Checkpoints as Linformers: those of the authors' code and of RoBERTa, and those of another n or k."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,17 +46,10 @@ def from_authors(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """``from_roberta`` with k = n / 4, at most 256, and a local window of 16 by default."""
-    n = options.get("max_positions") or max_positions(upgrade_names(checkpoint["model"]))
-    defaults = {"projected_dim": max(1, min(n // 4, MAX_DEFAULT_K)), "local_window": min(DEFAULT_LOCAL_WINDOW, n - 1)}
-    return from_roberta(checkpoint, **{**defaults, **options})
-
-
-def from_roberta(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Convert a checkpoint of ``roberta`` to ``linformer_roberta``; the original is unchanged.
 
-    Weights and dictionary are RoBERTa's. Linear E and F are ``graded`` by default: inputs of at most k / 2 tokens keep
-    their features. With k = n, all inputs do.
+    Weights and dictionary are RoBERTa's. By default k is n / 4, at most 256, the local window 16, and linear E and F
+    are ``graded``: inputs of at most k / 2 tokens keep their features. With k = n, all inputs do.
 
     Args:
         checkpoint: from ``read_checkpoint``.
@@ -72,26 +64,21 @@ def from_roberta(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
     state, old = upgrade_names(checkpoint["model"]), get_cfg_section(checkpoint, "model")
     known = LinformerRobertaConfig.__dataclass_fields__
     model = {key: value for key, value in old.items() if key in known and not key.startswith("_")}
+    n = options.get("max_positions") or max_positions(state)
     model.update(
         _name="linformer_roberta",
         encoder_layers=count_layers(state),
         encoder_embed_dim=state[POSITIONS].size(1),
-        max_positions=max_positions(state),
+        max_positions=n,
         layernorm_embedding=ENCODER + "layernorm_embedding.weight" in state,
         encoder_layers_to_keep=None,
+        projected_dim=max(1, min(n // 4, MAX_DEFAULT_K)),
+        local_window=min(DEFAULT_LOCAL_WINDOW, n - 1),
+        projection_init="graded" if options.get("projection", "linear") == "linear" else None,
     )
-    model.update({key: value for key, value in options.items() if value is not None})
-    model["projection_init"] = converted_init(model)
-    args, config = resolve_model(model, state)
+    args, config = resolve_model({**model, **options}, state)
     state.pop(ENCODER + "version", None)
     return replace_model(checkpoint, fit_state_dict(state, config), {"_name": args.arch, **collect_options(args)})
-
-
-def converted_init(options: Mapping[str, Any]) -> str | None:
-    """``projection_init`` of a conversion with these options: linear E and F are ``graded`` by default."""
-    is_linear = (options.get("projection") or "linear") == "linear"
-    chosen: str | None = options.get("projection_init")
-    return chosen or ("graded" if is_linear else None)
 
 
 def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any = None) -> dict[str, Any]:
@@ -106,7 +93,6 @@ def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any 
     Returns:
         A checkpoint to continue from with ``--finetune-from-model``.
     """
-    checkpoint = from_authors(checkpoint)
     options, state = get_cfg_section(checkpoint, "model"), upgrade_names(checkpoint["model"])
     old_n = max_positions(state)
     options["max_positions"] = n = old_n if n is None else n

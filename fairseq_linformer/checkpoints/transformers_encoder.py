@@ -5,7 +5,6 @@ fairseq's RoBERTa has no segments: the embedding of the first one is added to th
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,106 +28,65 @@ from .transformers_loading import (
     read_weight_files,
 )
 
-_LM_HEAD = "encoder.lm_head."
+_LM_HEAD = "encoder.lm_head"
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "gelu_pytorch_tanh": "gelu_accurate", "relu": "relu"}
 """Activation in ``transformers`` -> in fairseq."""
 
-
-@dataclass(frozen=True)
-class _Family:
-    """Where a family of models keeps its weights and settings.
-
-    Attributes:
-        names: pairs of a prefix in ``transformers`` and one in fairseq; ``{}`` is the number of a layer.
-        settings: option of fairseq -> attribute of the configuration.
-    """
-
-    names: tuple[tuple[str, str], ...]
-    settings: dict[str, str]
-
-
-_BERT_NAMES = (
-    ("embeddings.word_embeddings.", ENCODER + "embed_tokens."),
-    ("embeddings.position_embeddings.", ENCODER + "embed_positions."),
-    ("embeddings.LayerNorm.", ENCODER + "layernorm_embedding."),
-    ("encoder.layer.{}.attention.self.query.", ENCODER + "layers.{}.self_attn.q_proj."),
-    ("encoder.layer.{}.attention.self.key.", ENCODER + "layers.{}.self_attn.k_proj."),
-    ("encoder.layer.{}.attention.self.value.", ENCODER + "layers.{}.self_attn.v_proj."),
-    ("encoder.layer.{}.attention.output.dense.", ENCODER + "layers.{}.self_attn.out_proj."),
-    ("encoder.layer.{}.attention.output.LayerNorm.", ENCODER + "layers.{}.self_attn_layer_norm."),
-    ("encoder.layer.{}.intermediate.dense.", ENCODER + "layers.{}.fc1."),
-    ("encoder.layer.{}.output.dense.", ENCODER + "layers.{}.fc2."),
-    ("encoder.layer.{}.output.LayerNorm.", ENCODER + "layers.{}.final_layer_norm."),
-)
-_BERT_SETTINGS = {
+_LAYER, _DISTILBERT_LAYER, _FAIRSEQ_LAYER = "encoder.layer.{}.", "transformer.layer.{}.", ENCODER + "layers.{}."
+_NAMES = {
+    "embeddings.word_embeddings": ENCODER + "embed_tokens",
+    "embeddings.position_embeddings": ENCODER + "embed_positions",
+    "embeddings.LayerNorm": ENCODER + "layernorm_embedding",
+    _LAYER + "attention.self.query": _FAIRSEQ_LAYER + "self_attn.q_proj",
+    _LAYER + "attention.self.key": _FAIRSEQ_LAYER + "self_attn.k_proj",
+    _LAYER + "attention.self.value": _FAIRSEQ_LAYER + "self_attn.v_proj",
+    _LAYER + "attention.output.dense": _FAIRSEQ_LAYER + "self_attn.out_proj",
+    _LAYER + "attention.output.LayerNorm": _FAIRSEQ_LAYER + "self_attn_layer_norm",
+    _LAYER + "intermediate.dense": _FAIRSEQ_LAYER + "fc1",
+    _LAYER + "output.dense": _FAIRSEQ_LAYER + "fc2",
+    _LAYER + "output.LayerNorm": _FAIRSEQ_LAYER + "final_layer_norm",
+    _DISTILBERT_LAYER + "attention.q_lin": _FAIRSEQ_LAYER + "self_attn.q_proj",
+    _DISTILBERT_LAYER + "attention.k_lin": _FAIRSEQ_LAYER + "self_attn.k_proj",
+    _DISTILBERT_LAYER + "attention.v_lin": _FAIRSEQ_LAYER + "self_attn.v_proj",
+    _DISTILBERT_LAYER + "attention.out_lin": _FAIRSEQ_LAYER + "self_attn.out_proj",
+    _DISTILBERT_LAYER + "sa_layer_norm": _FAIRSEQ_LAYER + "self_attn_layer_norm",
+    _DISTILBERT_LAYER + "ffn.lin1": _FAIRSEQ_LAYER + "fc1",
+    _DISTILBERT_LAYER + "ffn.lin2": _FAIRSEQ_LAYER + "fc2",
+    _DISTILBERT_LAYER + "output_layer_norm": _FAIRSEQ_LAYER + "final_layer_norm",
+}
+"""Module of an encoder in ``transformers``, without the prefix of the model -> in fairseq."""
+_HEAD_NAMES = {
+    "cls.predictions.transform.dense": _LM_HEAD + ".dense",  # BERT, ERNIE
+    "cls.predictions.transform.LayerNorm": _LM_HEAD + ".layer_norm",
+    "cls.predictions.decoder": _LM_HEAD,
+    "lm_head.dense": _LM_HEAD + ".dense",  # RoBERTa
+    "lm_head.layer_norm": _LM_HEAD + ".layer_norm",
+    "lm_head.decoder": _LM_HEAD,
+    "generator_predictions.dense": _LM_HEAD + ".dense",  # ELECTRA
+    "generator_predictions.LayerNorm": _LM_HEAD + ".layer_norm",
+    "generator_lm_head": _LM_HEAD,
+    "vocab_transform": _LM_HEAD + ".dense",  # DistilBERT
+    "vocab_layer_norm": _LM_HEAD + ".layer_norm",
+    "vocab_projector": _LM_HEAD,
+}
+"""The same of masked LM heads."""
+_SETTINGS = {
     "encoder_ffn_embed_dim": "intermediate_size",
     "activation_fn": "hidden_act",
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
     "layer_norm_eps": "layer_norm_eps",
 }
-_HEADS = {
-    "bert": (
-        ("cls.predictions.transform.dense.", _LM_HEAD + "dense."),
-        ("cls.predictions.transform.LayerNorm.", _LM_HEAD + "layer_norm."),
-        ("cls.predictions.decoder.", _LM_HEAD),
-    ),
-    "roberta": (
-        ("lm_head.dense.", _LM_HEAD + "dense."),
-        ("lm_head.layer_norm.", _LM_HEAD + "layer_norm."),
-        ("lm_head.decoder.", _LM_HEAD),
-    ),
-    "electra": (
-        ("generator_predictions.dense.", _LM_HEAD + "dense."),
-        ("generator_predictions.LayerNorm.", _LM_HEAD + "layer_norm."),
-        ("generator_lm_head.", _LM_HEAD),
-    ),
+"""Option of fairseq -> attribute of the configuration."""
+_DISTILBERT_SETTINGS = {
+    "encoder_ffn_embed_dim": "hidden_dim",
+    "activation_fn": "activation",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
 }
-
-
-def _like_bert(prefix: str, head: str) -> _Family:
-    """A family with BERT's layers.
-
-    Args:
-        prefix: of the encoder's weights.
-        head: key of ``_HEADS``.
-    """
-    return _Family((*((f"{prefix}.{name}", fairseq) for name, fairseq in _BERT_NAMES), *_HEADS[head]), _BERT_SETTINGS)
-
-
 _LIKE_ROBERTA = ("roberta", "xlm-roberta", "camembert", "data2vec-text")
 """Model types with RoBERTa's position IDs and masked LM head."""
-_FAMILIES = {
-    "bert": _like_bert("bert", "bert"),
-    "ernie": _like_bert("ernie", "bert"),
-    "electra": _like_bert("electra", "electra"),
-    **dict.fromkeys(_LIKE_ROBERTA[:3], _like_bert("roberta", "roberta")),
-    "data2vec-text": _like_bert("data2vec_text", "roberta"),
-    "distilbert": _Family(
-        names=(
-            ("distilbert.embeddings.word_embeddings.", ENCODER + "embed_tokens."),
-            ("distilbert.embeddings.position_embeddings.", ENCODER + "embed_positions."),
-            ("distilbert.embeddings.LayerNorm.", ENCODER + "layernorm_embedding."),
-            ("distilbert.transformer.layer.{}.attention.q_lin.", ENCODER + "layers.{}.self_attn.q_proj."),
-            ("distilbert.transformer.layer.{}.attention.k_lin.", ENCODER + "layers.{}.self_attn.k_proj."),
-            ("distilbert.transformer.layer.{}.attention.v_lin.", ENCODER + "layers.{}.self_attn.v_proj."),
-            ("distilbert.transformer.layer.{}.attention.out_lin.", ENCODER + "layers.{}.self_attn.out_proj."),
-            ("distilbert.transformer.layer.{}.sa_layer_norm.", ENCODER + "layers.{}.self_attn_layer_norm."),
-            ("distilbert.transformer.layer.{}.ffn.lin1.", ENCODER + "layers.{}.fc1."),
-            ("distilbert.transformer.layer.{}.ffn.lin2.", ENCODER + "layers.{}.fc2."),
-            ("distilbert.transformer.layer.{}.output_layer_norm.", ENCODER + "layers.{}.final_layer_norm."),
-            ("vocab_transform.", _LM_HEAD + "dense."),
-            ("vocab_layer_norm.", _LM_HEAD + "layer_norm."),
-            ("vocab_projector.", _LM_HEAD),
-        ),
-        settings={
-            "encoder_ffn_embed_dim": "hidden_dim",
-            "activation_fn": "activation",
-            "dropout": "dropout",
-            "attention_dropout": "attention_dropout",
-        },
-    ),
-}
+_TYPES = ("bert", "ernie", "electra", *_LIKE_ROBERTA, "distilbert")
 _UNLIKE = {
     "albert": "its embeddings are factorized and its layers shared",
     "big_bird": "its attention is sparse",
@@ -172,7 +130,7 @@ def read_encoder(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str
     silence_transformers()
     config = load_from_transformers(AutoConfig, name)
     check_config(name, config)
-    family = _find_family(name, config)
+    _check_type(name, config)
     checksum = hash_weights(name)
     model, info = load_from_transformers(
         AutoModelForMaskedLM,
@@ -183,9 +141,9 @@ def read_encoder(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str
         ignore_mismatched_sizes=True,  # these are reported below
         dtype=torch.float32,
     )
-    head = tuple(prefix for prefix, fairseq in family.names if fairseq.startswith(_LM_HEAD))
-    check_loaded_weights(name, info, lambda key: key.startswith((*head, "cls.predictions.", "lm_head.")))
-    state = _to_fairseq(model.state_dict(), family, config)
+    heads = (*_HEAD_NAMES, "cls.predictions.", "lm_head.")
+    check_loaded_weights(name, info, lambda key: key.startswith(heads))
+    state = _to_fairseq(model.base_model_prefix, model.state_dict(), config)
     if info["missing_keys"]:
         add_lm_head(state)
     tied = torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS])
@@ -193,7 +151,7 @@ def read_encoder(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
     options = {
         "layer_norm_eps": BERT_EPSILON,  # DistilBERT's is fixed
-        **{option: getattr(config, attribute) for option, attribute in family.settings.items()},
+        **{option: getattr(config, attribute) for option, attribute in _settings(config).items()},
         "encoder_layers": config.num_hidden_layers,
         "encoder_embed_dim": config.hidden_size,
         "encoder_attention_heads": config.num_attention_heads,
@@ -243,19 +201,22 @@ def hash_weights(name: str) -> str:
     raise ValueError(f"{name} has no {WEIGHTS}{offline}")
 
 
-def _find_family(name: str, config: Any) -> _Family:
-    """The family of a model; ValueError if fairseq's RoBERTa cannot represent the model."""
+def _settings(config: Any) -> dict[str, str]:
+    return _DISTILBERT_SETTINGS if config.model_type == "distilbert" else _SETTINGS
+
+
+def _check_type(name: str, config: Any) -> None:
+    """Raise ValueError if fairseq's RoBERTa cannot represent the model."""
     from transformers import MODEL_FOR_MASKED_LM_MAPPING
 
-    if config.model_type not in _FAMILIES:
+    if config.model_type not in _TYPES:
         reason = _UNLIKE.get(config.model_type)
         if config.is_encoder_decoder or type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
             reason = reason or "it is not an encoder for masked language modeling"
         raise ValueError(
-            f"model_type of {name} must be one of {', '.join(_FAMILIES)}, got {config.model_type!r}"
+            f"model_type of {name} must be one of {', '.join(_TYPES)}, got {config.model_type!r}"
             + (f": {reason}" if reason else "")
         )
-    family = _FAMILIES[config.model_type]
     # The masked LM heads of RoBERTa and ELECTRA in transformers always use gelu, that of fairseq the activation of the
     # layers.
     activations = ["gelu"] if config.model_type in (*_LIKE_ROBERTA, "electra") else list(_ACTIVATIONS)
@@ -264,23 +225,25 @@ def _find_family(name: str, config: Any) -> _Family:
         ("is_decoder", getattr(config, "is_decoder", False), [False]),
         ("embedding_size", getattr(config, "embedding_size", config.hidden_size), [config.hidden_size]),  # ELECTRA
         ("use_task_id", getattr(config, "use_task_id", False), [False]),  # ERNIE
-        ("activation", getattr(config, family.settings["activation_fn"]), activations),
+        ("activation", getattr(config, _settings(config)["activation_fn"]), activations),
     ):
         if value not in allowed:
             raise ValueError(f"{option} of {name} must be {' or '.join(map(str, allowed))}, got {value!r}")
     check_epsilon(getattr(config, "layer_norm_eps", BERT_EPSILON), f"layer_norm_eps of {name}")
-    return family
 
 
-def _to_fairseq(weights: dict[str, Tensor], family: _Family, config: Any) -> dict[str, Tensor]:
-    """Rename the weights, fold the first segment into the positions, and offset the positions."""
-    patterns = [(re.compile(re.escape(old).replace(r"\{\}", r"(\d+)") + r"(\w+)"), new) for old, new in family.names]
-    state = {}
+def _to_fairseq(prefix: str, weights: dict[str, Tensor], config: Any) -> dict[str, Tensor]:
+    """Rename the weights, fold the first segment into the positions, and offset the positions.
+
+    Args:
+        prefix: of the encoder's weights.
+    """
+    names, state = {**_NAMES, **_HEAD_NAMES}, {}
     for key, value in weights.items():
-        for pattern, new in patterns:
-            if match := pattern.fullmatch(key):
-                *layer, leaf = match.groups()
-                state[new.format(*layer) + leaf] = value.clone()
+        module, _, leaf = key.removeprefix(f"{prefix}.").rpartition(".")
+        layer = "".join(re.findall(r"(?<=layer\.)\d+", module))
+        if new := names.get(module.replace(f"layer.{layer}.", "layer.{}.")):
+            state[f"{new.format(layer)}.{leaf}"] = value.clone()
     first = config.pad_token_id + 1 if config.model_type in _LIKE_ROBERTA else 0
     positions = state[POSITIONS][first:]
     segments = next((value for key, value in weights.items() if key.endswith("token_type_embeddings.weight")), None)
@@ -298,5 +261,5 @@ def add_lm_head(state: dict[str, Tensor]) -> None:
     dense, norm = nn.Linear(width, width, dtype=dtype), nn.LayerNorm(width, dtype=dtype)
     init_bert_weights(dense)
     for name, module in (("dense", dense), ("layer_norm", norm)):
-        state.update({f"{_LM_HEAD}{name}.{key}": value for key, value in module.state_dict().items()})
+        state.update({f"{_LM_HEAD}.{name}.{key}": value for key, value in module.state_dict().items()})
     state[OUTPUT_EMBEDDINGS], state[OUTPUT_BIAS] = state[EMBEDDINGS], torch.zeros(vocab_size, dtype=dtype)

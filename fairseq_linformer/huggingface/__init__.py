@@ -20,7 +20,7 @@ from .modeling_linformer import (
 from .tokenization_linformer import LinformerTokenizer
 
 # Saved folders hold the code, so that they load without this package.
-LinformerPreTrainedModel.write_code = staticmethod(write_code)
+LinformerPreTrainedConfig.write_code = staticmethod(write_code)
 
 AutoConfig.register(LinformerPreTrainedConfig.model_type, LinformerPreTrainedConfig, exist_ok=True)
 AutoTokenizer.register(LinformerPreTrainedConfig, LinformerTokenizer, exist_ok=True)
@@ -38,5 +38,4 @@ __all__ = [
     "LinformerPreTrainedConfig",
     "LinformerPreTrainedModel",
     "LinformerTokenizer",
-    "write_code",
 ]

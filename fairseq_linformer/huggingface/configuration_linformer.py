@@ -3,7 +3,8 @@
 This file is copied into exported folders: it imports only ``transformers`` and the files next to it.
 """
 
-from dataclasses import MISSING, asdict, fields
+from collections.abc import Callable
+from dataclasses import MISSING, fields
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -38,6 +39,9 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
     """
 
     model_type = "linformer"
+    write_code: Callable[[str], None] | None = None
+    """Writes the source files to a folder (``__init__.py``). None in an exported folder, whose files ``transformers``
+    copies."""
     attribute_map = {f.metadata["transformers"]: f.name for f in _FIELDS if "transformers" in f.metadata}
 
     def __init__(
@@ -65,10 +69,11 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
         self.tie_word_embeddings = tie_word_embeddings
         self.bos_token_id, self.eos_token_id = bos_token_id, eos_token_id
 
-    @classmethod
-    def from_linformer_config(cls, config: LinformerConfig, **kwargs: Any) -> "LinformerPreTrainedConfig":
-        """Configuration of a model with this encoder."""
-        return cls(**asdict(config), **kwargs)
+    def save_pretrained(self, save_directory, *args, **kwargs):
+        """Save the configuration and the code. Saving or uploading a model saves its configuration."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if self.write_code is not None:
+            type(self).write_code(save_directory)
 
     def to_linformer_config(self) -> LinformerConfig:
         """Shape of the encoder."""

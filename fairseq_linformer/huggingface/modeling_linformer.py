@@ -14,7 +14,6 @@ those of fairseq's ``linformer_roberta`` with other prefixes:
 
 import copy
 import re
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -56,9 +55,6 @@ class LinformerPreTrainedModel(PreTrainedModel):
         r"^(?:lm_head|classifier|classification_heads|score|qa_outputs)\.",
         rf"\.[EF]\.(?:heads\.\d+\.)?(?:{'|'.join(KIND_BUFFERS)})$",
     ]
-    write_code: Callable[[str], None] | None = None
-    """Writes the source files to a folder (``__init__.py``). None in an exported folder, whose files ``transformers``
-    copies."""
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **kwargs):
@@ -130,16 +126,6 @@ class LinformerPreTrainedModel(PreTrainedModel):
         for module in self.modules():
             if isinstance(module, Projection):
                 module.read_options()
-
-    def save_pretrained(self, save_directory, is_main_process=True, *args, **kwargs):
-        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
-        if self.write_code is not None and is_main_process:
-            type(self).write_code(save_directory)
-
-    def _upload_modified_files(self, working_dir, *args, **kwargs):
-        if self.write_code is not None:
-            type(self).write_code(working_dir)  # save_pretrained(push_to_hub=True) uploads before it returns
-        return super()._upload_modified_files(working_dir, *args, **kwargs)
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.base_model.encoder.embed_tokens

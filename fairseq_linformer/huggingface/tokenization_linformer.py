@@ -10,11 +10,6 @@ import shutil
 
 from transformers import AddedToken, PreTrainedTokenizer
 
-try:
-    import sentencepiece
-except ImportError:  # only this tokenizer needs it, not the model next to it
-    sentencepiece = None  # type: ignore[assignment]
-
 FIRST_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
 
@@ -45,11 +40,9 @@ class LinformerTokenizer(PreTrainedTokenizer):
     _auto_class = "AutoTokenizer"
 
     def __init__(self, vocab_file: str, sentencepiece_file: str, **kwargs):
-        if sentencepiece is None:
-            raise ImportError(
-                "this tokenizer needs the package sentencepiece, which is not installed", name="sentencepiece"
-            )
-        self.processor = sentencepiece.SentencePieceProcessor(model_file=str(sentencepiece_file))
+        from sentencepiece import SentencePieceProcessor  # not at the top: the model next to it does not need it
+
+        self.processor = SentencePieceProcessor(model_file=str(sentencepiece_file))
         self.files = dict(zip(self.vocab_files_names.values(), (vocab_file, sentencepiece_file)))
         self.ids = read_token_ids(vocab_file)
         self.entries = {i: entry for entry, i in self.ids.items()}

@@ -30,7 +30,6 @@ def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: in
     """
     task = MaskedLMTask.setup_task(OmegaConf.structured(MaskedLMConfig(data=str(data), tokens_per_sample=n, seed=1)))
     teacher_model, model = Teacher(str(teacher)), build_model(open_checkpoint(student)).eval()
-    teacher_model.check_task(task.source_dictionary, n, str(data))
     task.load_dataset("valid")
     measured = ExplainedVariance(teacher_model.layers, teacher_model.width)
     iterator = task.get_batch_iterator(task.dataset("valid"), max_tokens=max(n, 4096), max_positions=n, num_workers=0)

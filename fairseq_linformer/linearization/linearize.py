@@ -4,7 +4,6 @@ OUT/teacher/       the teacher as a fairseq checkpoint, if the source is a model
 OUT/start.pt       the Linformer before training
 OUT/run/           the run folder of the distillation, as in training/run_folder.py
 OUT/origin.json    source, text and options; only the same ones resume
-OUT/before.json    the explained variance before training
 OUT/report.json    explained variance of the teacher's features, by layer, before, during and after
 OUT/model.pt       the Linformer, with dictionary and tokenizer next to it
 """
@@ -27,28 +26,24 @@ from ..checkpoints.files import (
 )
 from ..checkpoints.to_linformer import to_linformer
 from ..data.tokenizer_files import DICTIONARY
-from ..files import check_can_be_written, check_data_path, check_new_folder, new_folder, read_json, sha256, write_json
+from ..files import check_data_path, new_folder, read_json, sha256, write_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.distillation import TEACHER_KEY, Teacher
-from ..models.shapes import head_names, max_positions, upgrade_names
-from ..modules.windows import ceil_div
+from ..models.shapes import head_names
 from ..resources import CONFIGS
 from ..training import local, run_folder
 from ..training.initial_checkpoint import open_initial_checkpoint
 from ..training.job import TrainingJob, quote
 from .explained_variance import explained_variance
-from .options import ORIGIN, Linearization, check_origin, describe_origin, name_source
+from .options import ORIGIN, Linearization, check_origin, describe_origin
 
 CONFIG = CONFIGS / "distill" / "base.yaml"
 START, TEACHER_FOLDER = "start.pt", "teacher"
-BEFORE, REPORT = "before.json", "report.json"
+REPORT = "report.json"
 RUN = "run"
 WARMUP = 0.05
 """Share of the updates with learning rate warmup."""
-BATCH_MULTIPLE = 8
-"""fairseq's default of ``required_batch_size_multiple``. It may drop the last batch of an epoch if the size is not a
-multiple, so fewer blocks could leave none."""
 
 
 def linearize(options: Linearization, out) -> dict[str, Any]:
@@ -71,7 +66,7 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         check_origin(options, out)
     else:
         _prepare(options, out)
-    if (out / REPORT).is_file() and (out / MODEL).is_file():
+    if (out / REPORT).is_file():
         report: dict[str, Any] = read_json(out / REPORT)
         return report
     is_checkpoint = is_fairseq_checkpoint(options.source)
@@ -82,18 +77,14 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
     def measure(checkpoint: Path) -> list[float]:
         return explained_variance(teacher, checkpoint, options.text, length)
 
-    if not (out / BEFORE).is_file():
-        write_json(out / BEFORE, measure(student))
     if options.max_update:
         training = _build_job(options, out, teacher, length)
         local.train(training)
         student = training.folder / run_folder.CHECKPOINTS / LAST
-    before = read_json(out / BEFORE)
+    before = measure(out / START)
     at = {str(update): measure(_find_checkpoint(student.parent, update)) for update in options.measure_at}
     report = {
-        "source": name_source(options),
         TEACHER_KEY: sha256(teacher),
-        "options": options.describe(),
         "tokens_at_most": options.max_update * options.batch_size * length,
         "variance_before": before,
         **({"variance_at": at} if at else {}),
@@ -107,19 +98,18 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
 def _find_checkpoint(folder: Path, update: int) -> Path:
     """The checkpoint after a number of updates: fairseq names it ``checkpoint_EPOCH_UPDATE.pt``, or at the end of an
     epoch ``checkpointEPOCH.pt``."""
-    if found := sorted(folder.glob(f"checkpoint_*_{update}.pt")):
-        return found[0]
-    for path in folder.glob("checkpoint[0-9]*.pt"):
-        if read_checkpoint(path)["optimizer_history"][-1]["num_updates"] == update:
-            return path
-    raise ValueError(f"{folder} has no checkpoint after update {update}; delete {folder.parent} to train again")
+    epochs = (
+        path
+        for path in folder.glob("checkpoint[0-9]*.pt")
+        if read_checkpoint(path)["optimizer_history"][-1]["num_updates"] == update
+    )
+    return next(folder.glob(f"checkpoint_*_{update}.pt"), None) or next(epochs)
 
 
 def _prepare(options: Linearization, out: Path) -> None:
     """Write the teacher, the student's start and the origin: all, or none."""
-    check_can_be_written(out)
-    check_new_folder(out)
-    train, _ = (open_dataset(Path(options.text) / split) for split in ("train", "valid"))
+    for split in ("train", "valid"):
+        open_dataset(Path(options.text) / split)
     torch.manual_seed(options.seed)
     checkpoint, files = read_source(options.source)
     if DICTIONARY not in files:
@@ -129,19 +119,11 @@ def _prepare(options: Linearization, out: Path) -> None:
             f"{options.source} must have no classification head, since `linearize` distills the encoder, got "
             f"{', '.join(heads)}; distill a finetuned model with the criterion linformer_distillation"
         )
-    own, n = max_positions(upgrade_names(checkpoint["model"])), options.model.get("max_positions")
-    if n is not None and n > own:  # the teacher has no trained embeddings for them
-        raise ValueError(
-            f"max_positions must be at most the {own} of {options.source}, got {n}; lengthen the result with `convert`"
-        )
     start = to_linformer(checkpoint, **options.model)
     n = get_cfg_section(start, "model")["max_positions"]
     length = options.tokens_per_sample or n
     if not 2 <= length <= n:
         raise ValueError(f"tokens_per_sample must be between 2 and the student's {n}, got {length}")
-    blocks = ceil_div(int(train.sizes.sum()), length - 1)  # <s> is added to each
-    if options.max_update and blocks < BATCH_MULTIPLE:
-        raise ValueError(f"--text must have at least {BATCH_MULTIPLE} training blocks of {length} tokens, got {blocks}")
     with new_folder(out) as folder:
         teacher = Path(options.source)
         if not is_fairseq_checkpoint(options.source):
@@ -168,6 +150,7 @@ def _build_job(options: Linearization, out: Path, teacher: Path, length: int) ->
         *student.overrides,
         f"++model.max_positions={student.max_positions}",
         f"dataset.batch_size={options.batch_size}",
+        "dataset.required_batch_size_multiple=1",  # fairseq's default of 8 drops other last batches
         f"optimization.lr=[{options.lr!r}]",
         f"optimization.max_update={options.max_update}",
         f"lr_scheduler.warmup_updates={round(WARMUP * options.max_update)}",

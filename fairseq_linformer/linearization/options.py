@@ -7,12 +7,10 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.to_linformer import converted_init
+from ..config import check_values, setting
 from ..data.tokenizer_files import DICTIONARY
 from ..files import read_json, sha256
 
-SHORT_SEQ_PROB = 0.5
-"""Default probability that a batch is split into shorter blocks."""
 ORIGIN = "origin.json"
 _TEXT_FILES = (DICTIONARY, "train.idx", "valid.idx")
 """Files of a text that identify it: small ones, with the length of every sentence."""
@@ -43,59 +41,40 @@ class Linearization:
     text: str
     model: dict[str, Any]
     tokens_per_sample: int | None = None
-    batch_size: int = 16
-    max_update: int = 1000
-    lr: float = 2e-4
-    short_seq_prob: float = SHORT_SEQ_PROB
-    pooled_weight: float = 0.0
-    seed: int = 1
+    batch_size: int = setting(16, at_least=1)
+    max_update: int = setting(1000, at_least=0)
+    lr: float = setting(2e-4, above=0)
+    short_seq_prob: float = setting(0.5, at_least=0, below=1)
+    pooled_weight: float = setting(0.0, at_least=0)
+    seed: int = setting(1, at_least=0, at_most=(1 << 32) - 1)
     device: str = "cpu"
     amp: bool = False
     measure_at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, is_allowed, allowed in (
-            ("batch_size", self.batch_size >= 1, "at least 1"),
-            ("max_update", self.max_update >= 0, "at least 0"),
-            ("lr", 0 < self.lr < float("inf"), "a finite number above 0"),
-            ("short_seq_prob", 0 <= self.short_seq_prob < 1, "in [0, 1)"),
-            ("pooled_weight", 0 <= self.pooled_weight < float("inf"), "a finite number of at least 0"),
-            ("seed", 0 <= self.seed < 1 << 32, f"between 0 and {(1 << 32) - 1}"),
-            ("device", self.device == "cpu" or torch.cuda.is_available(), "cpu if PyTorch sees no GPU"),
-        ):
-            if not is_allowed:
-                raise ValueError(f"{name} must be {allowed}, got {getattr(self, name)}")
-
-    def describe(self) -> dict[str, Any]:
-        """The options as JSON has them, without source and text."""
-        values = {key: value for key, value in asdict(self).items() if key not in ("source", "text")}
-        model = {key: value for key, value in self.model.items() if key != "projection_init"}
-        values |= {"model": model, "projection_init": converted_init(self.model)}
-        described: dict[str, Any] = json.loads(json.dumps(values))
-        return described
-
-
-def name_source(options: Linearization) -> str:
-    """The name of a file or folder, or the full name of a model on the hub."""
-    return Path(options.source).name if Path(options.source).exists() else options.source
+        check_values(Linearization, self)
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device must be cpu if PyTorch sees no GPU, got cuda")
 
 
 def describe_origin(options: Linearization) -> dict[str, Any]:
-    """Source, checksums of the text and of a checkpoint, and options."""
+    """Source, checksums of the text and of a checkpoint, and options, as JSON has them."""
     source = Path(options.source)
-    checksum = {"source_sha256": sha256(source)} if source.is_file() else {}
-    text = {name: sha256(path) for name in _TEXT_FILES if (path := Path(options.text) / name).is_file()}
-    return {"source": name_source(options), **checksum, "text": text, **options.describe()}
+    values = {**asdict(options), **options.model, "source": source.name if source.exists() else options.source}
+    values["text"] = {name: sha256(path) for name in _TEXT_FILES if (path := Path(options.text) / name).is_file()}
+    if source.is_file():
+        values["source_sha256"] = sha256(source)
+    del values["model"]
+    described: dict[str, Any] = json.loads(json.dumps(values))
+    return described
 
 
 def check_origin(options: Linearization, out: Path) -> None:
     """Raise ValueError if OUT was started with another source, text or option."""
-    stored, current = (
-        {**origin.pop("model"), **origin} for origin in (read_json(out / ORIGIN), describe_origin(options))
-    )
+    stored, current = read_json(out / ORIGIN), describe_origin(options)
     if not Path(options.source).is_file():  # a finished OUT does not need it
         stored.pop("source_sha256", None)
-    for key in ("max_update", *sorted({*stored, *current})):  # it changes which others have an effect
+    for key in sorted({*stored, *current}):
         expected, value = (each.get(key) for each in (stored, current))
         if expected != value:
             values = "" if key == "text" else f": {expected}, not {value}"

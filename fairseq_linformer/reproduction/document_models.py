@@ -11,6 +11,7 @@ import ctypes
 import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:
 def _build_classifier(config: LinformerConfig) -> Any:
     from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
 
-    return LinformerForSequenceClassification(LinformerPreTrainedConfig.from_linformer_config(config))
+    return LinformerForSequenceClassification(LinformerPreTrainedConfig(**asdict(config)))
 
 
 def _open_graph(path: Path) -> Call:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ..checkpoints.files import LAST, read_checkpoint, training_seconds, write_checkpoint
-from ..checkpoints.to_linformer import from_roberta, resize
+from ..checkpoints.to_linformer import resize, to_linformer
 from ..config import PROJECTION_INITS
 from ..evaluation.perplexity import SEED, compute_perplexity
 from ..fairseq_log import read_curve
@@ -88,7 +88,7 @@ class Model:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of a Linformer, as for ``from_roberta``."""
+        """Of a Linformer, as for ``to_linformer``."""
         values = {
             "max_positions": self.n,
             "projected_dim": self.k,
@@ -116,7 +116,7 @@ def as_authors(model: Model) -> Model:
 def convert(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str, Any]:
     """A RoBERTa converted to a Linformer; the seed is of random initializations."""
     torch.manual_seed(seed)
-    return from_roberta(checkpoint, **model.options)
+    return to_linformer(checkpoint, **model.options)
 
 
 @dataclass(frozen=True)

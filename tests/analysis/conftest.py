@@ -8,7 +8,7 @@ import torch
 from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.sentences import Sentences
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
-from fairseq_linformer.checkpoints.to_linformer import from_roberta
+from fairseq_linformer.checkpoints.to_linformer import to_linformer
 
 from ..checkpoint_fixtures import write_sentencepiece
 
@@ -55,7 +55,7 @@ def roberta(text, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def linformer(roberta):
-    """A function from options of ``from_roberta`` to the checkpoint of a converted RoBERTa."""
+    """A function from options of ``to_linformer`` to the checkpoint of a converted RoBERTa."""
     checkpoints = {}
 
     def convert(**options):
@@ -63,7 +63,7 @@ def linformer(roberta):
         if key not in checkpoints:
             checkpoints[key] = roberta.with_name(f"linformer-{len(checkpoints)}.pt")
             torch.manual_seed(1)
-            write_checkpoint(from_roberta(read_checkpoint(roberta), **options), checkpoints[key])
+            write_checkpoint(to_linformer(read_checkpoint(roberta), **{"local_window": 0, **options}), checkpoints[key])
         return checkpoints[key]
 
     return convert

@@ -244,8 +244,8 @@ CASES: list[Case] = [
         rob/model.pt out -> roberta|Linformer
         hf out -> hf is not a file; expected a fairseq checkpoint
         bad/run/checkpoints/model.pt out -> result.json is not JSON
-        bert out --onnx -> 'bert'
-        hf out --onnx --head other -> unknown head 'other'.*no classification head
+        bert out --onnx -> bert must be a folder that `export` wrote
+        hf out --onnx --head other -> hf has its own tokenizer and labels, and one head
         hf out --onnx --max-positions 99 -> --max-positions must .*\\(16\\), got 99
         hf out --onnx --dictionary mlm/dict.txt -> hf has its own tokenizer and labels
         """,

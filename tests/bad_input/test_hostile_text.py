@@ -5,18 +5,17 @@ import re
 import pytest
 import yaml
 
-from fairseq_linformer.checkpoints.model_card import build_card
+from fairseq_linformer.checkpoints.model_card import write_card
 from fairseq_linformer.huggingface import LinformerPreTrainedConfig
 
 HOSTILE = "</td></script><script>alert(1)</script><img src=x onerror=alert(1)>[a](javascript:alert(1))\"'|`&"
 
 
 @pytest.mark.parametrize("license", [HOSTILE, "mit\npipeline_tag: evil", "[mit]"])
-def test_model_card(license):
+def test_model_card(license, tmp_path):
     details = {
         "imported": {"name": HOSTILE, "hub": HOSTILE, "license": license, "sha256": HOSTILE, "lm_head": HOSTILE},
         "finetuned": {"data": f"a\nb {HOSTILE}", "commit": HOSTILE, "splits": {}},
-        "versions": {"fairseq_linformer": HOSTILE},
     }
     config = LinformerPreTrainedConfig(
         vocab_size=9,
@@ -25,8 +24,10 @@ def test_model_card(license):
         fairseq=details,
         architectures=["LinformerForSequenceClassification"],
     )
+    (tmp_path / "tokenizer.json").touch()
     for onnx in (None, {"max_positions": 9, "int8": True, "pooling": None}):
-        _, front, body = build_card(config, "fast", onnx).split("---\n", 2)
+        write_card(tmp_path, config, onnx)
+        _, front, body = (tmp_path / "README.md").read_text().split("---\n", 2)
         front = yaml.safe_load(front)
         assert (front["license"], front["base_model"], front["pipeline_tag"]) == (
             license,

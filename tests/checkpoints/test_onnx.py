@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,7 +14,9 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 onnx = pytest.importorskip("onnx")
 
-from fairseq_linformer.checkpoints import onnx_export, onnx_graph  # noqa: E402
+from torch.onnx._internal.exporter import _onnx_program  # noqa: E402
+
+from fairseq_linformer.checkpoints import onnx_graph  # noqa: E402
 from fairseq_linformer.checkpoints.onnx_export import to_onnx  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
 from fairseq_linformer.evaluation.classifier import OnnxClassifier  # noqa: E402
@@ -164,7 +167,7 @@ def test_int8_is_a_quarter(tmp_path):
 @pytest.mark.slow
 def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
     """A shorter graph is smaller, equals the model, and rejects longer inputs; a large one has a file of weights."""
-    monkeypatch.setattr(onnx_graph, "EXTERNAL_BYTES", 1000)
+    monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 1000)
     model = build_model()
     to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", max_positions=40)
     assert (tmp_path / "onnx" / "model.onnx.data").is_file()
@@ -179,7 +182,7 @@ def test_int8_command_with_external_weights(tmp_path, monkeypatch):
     """The quantized graph of a large model has a file of weights."""
     model, tokens = build_model(), torch.randint(4, 45, (4, 30))
     to_onnx(save(model, tmp_path / "model"), tmp_path / "whole", int8=True)
-    monkeypatch.setattr(onnx_graph, "EXTERNAL_BYTES", 1000)
+    monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 1000)
     main(["export", str(tmp_path / "model"), str(tmp_path / "split"), "--onnx", "--int8"])
     assert {path.name for path in (tmp_path / "split").glob("*.onnx*")} == {"model.onnx", "model.onnx.data"}
     shutil.move(tmp_path / "split", tmp_path / "moved")
@@ -200,6 +203,7 @@ def test_card_of_a_checkpoint_runs_without_torch(classifier, pieces, tmp_path, c
 
 
 def test_missing_package(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_export, "PACKAGES", ("onnx", "a_missing_package"))
-    with pytest.raises(ImportError, match=r"a_missing_package.*fairseq-linformer\[onnx\]"):
-        to_onnx(tmp_path / "model", tmp_path / "onnx")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    folder = save(build_masked_lm(), tmp_path / "model")
+    with pytest.raises(SystemExit, match=r"needs onnxscript, which is not installed; run: pip install '.\[onnx\]'"):
+        main(["export", "--onnx", str(folder), str(tmp_path / "onnx")])

@@ -10,7 +10,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.files import read_checkpoint
-from fairseq_linformer.checkpoints.to_linformer import from_roberta, resize
+from fairseq_linformer.checkpoints.to_linformer import resize, to_linformer
 from fairseq_linformer.config import PROJECTIONS, SHARING
 from fairseq_linformer.models.shapes import max_positions
 
@@ -76,7 +76,7 @@ def batch():
 
 @pytest.mark.parametrize("local_window", [0, 5])
 def test_k_equal_to_n_is_roberta(roberta, tmp_path, local_window):
-    ours = build(from_roberta(read_checkpoint(roberta), projected_dim=16, local_window=local_window), tmp_path)
+    ours = build(to_linformer(read_checkpoint(roberta), projected_dim=16, local_window=local_window), tmp_path)
     real = batch().ne(1)
     torch.testing.assert_close(ours(batch())[0][real], model_of(roberta)(batch())[0][real], rtol=0, atol=1e-5)
 
@@ -85,7 +85,8 @@ def test_k_equal_to_n_is_roberta(roberta, tmp_path, local_window):
 def test_short_inputs_keep_their_features(roberta, tmp_path, sharing, k, exact):
     """Up to k / 2 tokens, of the smallest k; a longer input does not."""
     theirs = model_of(roberta).double()
-    ours = build(from_roberta(read_checkpoint(roberta), projected_dim=k, sharing=sharing), tmp_path).double()
+    options = dict(projected_dim=k, sharing=sharing, local_window=0)
+    ours = build(to_linformer(read_checkpoint(roberta), **options), tmp_path).double()
     for n, at_least, at_most in ((exact, 0, 1e-7), (exact - 1, 0, 1e-7), (13, 1e-6, 1)):
         tokens = batch()[:, :n]
         real = tokens.ne(1)
@@ -98,7 +99,7 @@ def test_short_inputs_keep_their_features(roberta, tmp_path, sharing, k, exact):
     [({}, "graded"), ({"projection_init": "average"}, "average"), ({"projection": "max-pool"}, None)],
 )
 def test_linear_projections_are_graded_by_default(post_norm, options, expected):
-    new = from_roberta(read_checkpoint(post_norm), projected_dim=8, **options)
+    new = to_linformer(read_checkpoint(post_norm), projected_dim=8, **options)
     assert new["cfg"]["model"]["projection_init"] == expected
 
 
@@ -107,7 +108,7 @@ def test_linear_projections_are_graded_by_default(post_norm, options, expected):
 def test_every_variant_keeps_all_weights(post_norm, tmp_path, sharing, projection):
     k = {"none": "8/4,5", "layerwise": 8}.get(sharing, "8,5")
     old = read_checkpoint(post_norm)
-    new = from_roberta(old, projected_dim=k, sharing=sharing, projection=projection)
+    new = to_linformer(old, projected_dim=k, sharing=sharing, projection=projection)
     weights = {key: value for key, value in old["model"].items() if not key.endswith(".version")}
     assert all(torch.equal(value, new["model"][key]) for key, value in weights.items())
     assert (new["cfg"]["model"]["projected_dim"], new["cfg"]["model"]["sharing"]) == (k, sharing)
@@ -116,7 +117,7 @@ def test_every_variant_keeps_all_weights(post_norm, tmp_path, sharing, projectio
 
 def test_conversion_to_another_n(roberta, tmp_path):
     """Position embeddings are tiled; the first half is the original."""
-    model = build(from_roberta(read_checkpoint(roberta), projected_dim=32, max_positions=32), tmp_path)
+    model = build(to_linformer(read_checkpoint(roberta), projected_dim=32, max_positions=32), tmp_path)
     real = batch().ne(1)
     torch.testing.assert_close(model(batch())[0][real], model_of(roberta)(batch())[0][real], rtol=0, atol=1e-5)
     assert model(torch.randint(4, 40, (1, 32)))[0].shape[:2] == (1, 32)
@@ -138,8 +139,8 @@ def test_old_checkpoints_such_as_roberta_base(roberta, tmp_path):
     history = [{"num_updates": 3, "optimizer_name": "x", "lr_scheduler_state": {}}]
     old = {"args": args, "model": state, "extra_state": {"epoch": 1}, "optimizer_history": history}
     torch.save(old, tmp_path / "old.pt")
-    converted = from_roberta(read_checkpoint(tmp_path / "old.pt"), projected_dim=8)
-    expected = from_roberta(read_checkpoint(roberta), projected_dim=8)
+    converted = to_linformer(read_checkpoint(tmp_path / "old.pt"), projected_dim=8)
+    expected = to_linformer(read_checkpoint(roberta), projected_dim=8)
     assert converted["model"].keys() == expected["model"].keys()
     assert all(torch.equal(value, expected["model"][key]) for key, value in converted["model"].items())
     assert converted["cfg"]["model"] == expected["cfg"]["model"]

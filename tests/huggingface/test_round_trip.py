@@ -13,7 +13,7 @@ from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassificatio
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.huggingface import to_huggingface
-from fairseq_linformer.checkpoints.model_card import build_card
+from fairseq_linformer.checkpoints.model_card import write_card
 from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig
 from fairseq_linformer.models import LinformerRobertaModel
 
@@ -227,7 +227,7 @@ def test_model_card(classifier, classifier_folder, tmp_path):
     assert ours == theirs
 
 
-def test_card_of_a_distilled_and_finetuned_model():
+def test_card_of_a_distilled_and_finetuned_model(tmp_path):
     """Origin, license and scores, for readers and as metadata."""
     scores = {"accuracy": {"value": 0.892, "interval": [0.87, 0.911]}}
     finetuned = {"task": "sst-2", "data": "64,349 rows of train", "commit": "9e0324f"}
@@ -235,13 +235,13 @@ def test_card_of_a_distilled_and_finetuned_model():
     imported = {"name": "base", "hub": "a/base", "license": "mit", "sha256": "0" * 64, "lm_head": "new, untrained"}
     details = {"imported": imported, "distilled": {"variance_after": [0.99, 0.93]}, "finetuned": finetuned}
     config = small(fairseq=details, architectures=["LinformerForSequenceClassification"])
-    card = build_card(config, None, {"max_positions": 8, "int8": True, "pooling": None})
+    write_card(tmp_path, config, {"max_positions": 8, "int8": True, "pooling": None})
+    card = (tmp_path / "README.md").read_text()
     for text in (
         "| sst-2 valid, accuracy | 0.8920 (0.8700 to 0.9110), 872 rows |",
         "| explained variance of the Transformer's last layer | 0.930 |",
         "| weights of the graph | int8",
-        "[a/base](https://huggingface.co/a/base) (SHA-256 000",
-        "@article{wang2020linformer,",
+        "The weights come from a/base (SHA-256 000",
         "sentences of up to 8 tokens",
     ):
         assert text in card
@@ -252,7 +252,8 @@ def test_card_of_a_distilled_and_finetuned_model():
     assert result.metric_value == 0.892
     # Features are not what was scored.
     config.architectures = ["LinformerModel"]
-    card = build_card(config, None, {"max_positions": 8, "int8": False, "pooling": "mean"})
+    write_card(tmp_path, config, {"max_positions": 8, "int8": False, "pooling": "mean"})
+    card = (tmp_path / "README.md").read_text()
     assert "(sentences, width)" in card and "accuracy" not in card
     assert ModelCard(card).data.pipeline_tag == "feature-extraction"
 

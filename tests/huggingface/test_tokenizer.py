@@ -13,6 +13,8 @@ from fairseq.data.encoders.gpt2_bpe import GPT2BPE, GPT2BPEConfig
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 from transformers import AutoTokenizer
 
+from fairseq_linformer.checkpoints import transformers_tokenizer
+from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.checkpoints.transformers_tokenizer import build_fast, find_tokenizer
 from fairseq_linformer.data import sentencepiece_model
 from fairseq_linformer.data.tokenizer import GPT2, SentencePiece
@@ -250,3 +252,13 @@ def test_dictionaries_are_read_as_by_fairseq(tmp_path):
     path.write_text("a b 3\n<s> 5 #fairseq:overwrite\n▁x 1\n<mask> 2\n", encoding="utf-8")
     ours, theirs = read_token_ids(path), fairseqs_dictionary(path)
     assert ours == theirs.indices
+
+
+def test_folder_with_a_slow_tokenizer(masked_lm, tmp_path, monkeypatch):
+    """As for a unigram model of sentencepiece."""
+    monkeypatch.setattr(transformers_tokenizer, "build_fast", lambda tokenizer: None)
+    to_huggingface(masked_lm / "checkpoint_last.pt", tmp_path / "out")
+    assert "| tokenizer | slow |" in (tmp_path / "out" / "README.md").read_text()
+    tokenizer, text = AutoTokenizer.from_pretrained(tmp_path / "out"), TEXT[0]
+    assert type(tokenizer) is LinformerTokenizer
+    assert tokenizer(text)["input_ids"] == hub(masked_lm, masked_lm).encode(text).tolist()

@@ -89,7 +89,7 @@ def test_conversion_only(encoder, text, tmp_path):
     report = convert_only(encoder, tmp_path / "a", text)
     start, teacher = (tmp_path / "a" / name for name in ("start.pt", "teacher/model.pt"))
     assert report["variance_after"] == pytest.approx(explained_variance(teacher, start, text, 16))
-    assert (report["options"]["projection_init"], report["options"]["short_seq_prob"]) == ("graded", 0.5)
+    assert get_cfg_section(read_checkpoint(start), "model")["projection_init"] == "graded"
     assert not (tmp_path / "a" / "run").exists() and (tmp_path / "a" / "tokenizer.json").exists()
     same = convert_only(encoder, tmp_path / "b", text, "--projected-dim", 16)["variance_before"]  # k = n
     assert same == pytest.approx([1, 1], abs=1e-6)
@@ -106,10 +106,10 @@ def test_conversion_only(encoder, text, tmp_path):
 )
 def test_options_of_the_model(options, encoder, text, tmp_path):
     flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
-    report = convert_only(encoder, tmp_path / "out", text, *flags)
+    convert_only(encoder, tmp_path / "out", text, *flags)
     model = get_cfg_section(read_checkpoint(tmp_path / "out" / "model.pt"), "model")
     assert {name: model[name] for name in options} == options
-    assert report["options"]["model"].items() >= {k: v for k, v in options.items() if k != "projection_init"}.items()
+    assert json.loads((tmp_path / "out" / "origin.json").read_text()).items() >= options.items()
 
 
 def test_length_of_blocks(encoder, text, tmp_path):
@@ -143,23 +143,23 @@ def test_share_is_measured_during_training(encoder, text, tmp_path):
         linearization.linearize(linearization.Linearization(str(encoder), str(moved), model, **values), out)
 
 
-def test_text_with_too_few_blocks_is_rejected(encoder, text, tmp_path):
-    """fairseq drops a last batch whose size is not a multiple of 8."""
+@pytest.mark.slow
+def test_few_blocks(encoder, text, tmp_path):
+    """Fewer than fairseq's default multiple of batch sizes."""
     lines = (text.parent.parent / "train.txt").read_text().splitlines(keepends=True)[:12]
     (tmp_path / "few.txt").write_text("".join(lines))
     tokenizer = ["--tokenizer", str(encoder / "tokenizer.json"), "--valid-share", "0.2"]
     main(["prepare", "pretraining", str(tmp_path / "bin"), "--source", str(tmp_path / "few.txt"), *tokenizer])
-    with pytest.raises(SystemExit, match="--text must have at least 8 training blocks of 16 tokens, got "):
-        run(encoder, tmp_path / "out", tmp_path / "bin" / "shard0")
-    assert not (tmp_path / "out").exists()
-    convert_only(encoder, tmp_path / "out", tmp_path / "bin" / "shard0")
+    run(encoder, tmp_path / "out", tmp_path / "bin" / "shard0", "--max-update", 2, "--tokens-per-sample", 16)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["variance_before"] != report["variance_after"]
 
 
 @pytest.mark.parametrize(
     "options, named",
     [
         (["--short-seq-prob", "-0.5"], "short_seq_prob .* got -0.5"),
-        (["--max-positions", "999"], "max_positions must be at most the 32 .* got 999"),
+        (["--max-positions", "999"], "must have at least n = 999 positions, got 32"),
         (["--tokens-per-sample", "17"], "between 2 and the student's 16, got 17"),
     ],
 )
@@ -193,7 +193,7 @@ def test_the_seed_determines_all_new_parameters(encoder, text, tmp_path):
     assert sha256(tmp_path / "a" / "teacher" / "model.pt") == sha256(tmp_path / "b" / "teacher" / "model.pt")
 
 
-def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
+def test_only_the_same_inputs_resume(encoder, text, tmp_path):
     source, out = shutil.copytree(encoder, tmp_path / "encoder"), tmp_path / "out"
     before = convert_only(source, out, text)["variance_before"]
     with pytest.raises(SystemExit, match="out was started with another source: encoder, not tiny-bert"):
@@ -205,9 +205,7 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="out was started with another text; pass that one, or choose another OUT"):
         convert_only(source, out, other)
     (out / "report.json").unlink()
-    with monkeypatch.context() as patch:  # what was measured before is not measured again
-        patch.setattr(linearization, "explained_variance", None)
-        assert convert_only(source, out, text)["variance_before"] == before
+    assert convert_only(source, out, text)["variance_before"] == before
 
 
 def test_a_fairseq_checkpoint_is_its_own_teacher(encoder, text, tmp_path):

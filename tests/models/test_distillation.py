@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
-from fairseq_linformer.checkpoints.to_linformer import from_roberta
+from fairseq_linformer.checkpoints.to_linformer import to_linformer
 from fairseq_linformer.files import sha256
 from fairseq_linformer.models import distillation
 from fairseq_linformer.models.dictionaries import read_masked_lm_dictionary
@@ -38,7 +38,7 @@ def teacher(mlm_data, tmp_path_factory):
 def start(teacher, tmp_path_factory):
     """A Linformer that was converted from the teacher."""
     path = tmp_path_factory.mktemp("start") / "start.pt"
-    write_checkpoint(from_roberta(read_checkpoint(teacher), projected_dim=4), path)
+    write_checkpoint(to_linformer(read_checkpoint(teacher), projected_dim=4, local_window=0), path)
     return path
 
 
@@ -262,7 +262,9 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
     finetune(class_data, tmp_path / "t", *ROBERTA, "--finetune-from-model", teacher, updates=3)
     new = tmp_path / "t" / "checkpoint_last.pt"
     (tmp_path / "start").mkdir()
-    write_checkpoint(from_roberta(read_checkpoint(new), projected_dim=4), tmp_path / "start" / "start.pt")
+    write_checkpoint(
+        to_linformer(read_checkpoint(new), projected_dim=4, local_window=0), tmp_path / "start" / "start.pt"
+    )
     options = [*TINY, "--projected-dim", "4", "--finetune-from-model", tmp_path / "start" / "start.pt"]
     finetune(class_data, tmp_path / "s", *options, *DISTILL, "--teacher", new, updates=4)
     saved = read_checkpoint(tmp_path / "s" / "checkpoint_last.pt")

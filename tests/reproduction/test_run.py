@@ -160,7 +160,7 @@ def test_a_conversion_has_the_seed_of_its_run(text, tmp_path, monkeypatch):
 
 
 def test_the_seed_draws_random_e_and_f(monkeypatch):
-    monkeypatch.setattr(run_module, "from_roberta", lambda checkpoint, **options: torch.rand(1).item())
+    monkeypatch.setattr(run_module, "to_linformer", lambda checkpoint, **options: torch.rand(1).item())
     first, again, second = (run_module.convert({}, as_authors(Model(16, 8)), seed) for seed in (1, 1, 2))
     assert first == again != second
 
