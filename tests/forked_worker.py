@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import pytest
+from fairseq import checkpoint_utils
 from fairseq.logging import progress_bar
 
 from fairseq_linformer.training import local, worker
@@ -62,6 +63,7 @@ def _work(words, environment, preexec_fn, reading, writing):
     os.environ.update(environment)
     # Writers of an earlier training in this process have lost their threads in the fork and would wait for them.
     progress_bar._tensorboard_writers.clear()
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # the best score of an earlier training
     forget_temporary_folder()
     preexec_fn and preexec_fn()
     worker.exit_now(worker.main(words))

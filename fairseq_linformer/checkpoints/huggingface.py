@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON, TokenizerFiles
-from ..files import new_folder, read_json
+from ..files import new_folder
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -53,7 +53,7 @@ from .provenance import collect_provenance, read_origins
 from .sentence_transformers import recorded_pooling, write_modules
 from .to_linformer import from_authors
 from .transformers_encoder import add_lm_head
-from .transformers_loading import WEIGHTS, find_weights
+from .transformers_loading import WEIGHTS, find_weights, load_from_transformers
 from .transformers_tokenizer import find_tokenizer
 
 
@@ -154,7 +154,7 @@ def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, State]:
     """Read configuration and weights of a folder for ``transformers``, of any version. No code in it is run."""
     if not is_exported(folder):
         raise ValueError(f"{folder} must be a folder that `export` wrote, whose model_type is 'linformer'")
-    config = LinformerPreTrainedConfig.from_dict(read_json(folder / "config.json"))
+    config = load_from_transformers(LinformerPreTrainedConfig, str(folder))
     if config.padding_idx != PADDING_IDX:
         raise ValueError(f"padding_idx of {folder} must be {PADDING_IDX}, as in fairseq, got {config.padding_idx}")
     weights = _read_weights(folder)

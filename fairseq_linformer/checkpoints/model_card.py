@@ -111,7 +111,7 @@ def write_card(
         for name, score in result["scores"].items()
         if has_head
     ]
-    data = "own data" if finetuned.get("task") == OWN else finetuned.get("task")
+    data = "own data" if finetuned.get("task") == OWN else finetuned.get("task", "")
     variance = distilled.get("variance_after")
     rows = [
         ("n, the longest input", config.max_positions),
