@@ -175,14 +175,6 @@ def attend_locally_at(
     return far @ projected[1] + (near.unsqueeze(-2) @ values).squeeze(-2), weights.roll(num_projected, -1)
 
 
-def gathers_outputs(num_positions: int, n: int, reach: int) -> bool:
-    """Whether to attend at all positions and gather the outputs of some, because copies of the neighbors of each would
-    be more than twice as large as the input."""
-    if reach == 0 or torch.compiler.is_exporting():  # an exported graph has no branches
-        return False
-    return num_positions * (2 * reach + 1) > 2 * n
-
-
 class _MergedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
