@@ -116,8 +116,8 @@ class LinearMultiheadAttention(nn.Module):
         return E.geometry(), F_.geometry(), self.local_window, gathers_windows, self._dropout > 0
 
     def _attends_at_all(self, n: int, positions: Tensor | None, need_weights: bool = False) -> bool:
-        """Whether to attend with a local window at all positions, also if only some are read: copies of the neighbors of
-        each would then be more than twice as large as the input."""
+        """Whether to attend with a local window at all positions, also if only some are read, because copies of the
+        neighbors of each would be more than twice as large as the input."""
         if need_weights or positions is None:
             return not need_weights
         # An exported graph has no branches.

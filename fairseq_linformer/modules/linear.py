@@ -161,12 +161,11 @@ class HeadProjections(nn.Module):
         return torch.cat(torch.broadcast_tensors(*biases), 1)  # (B or 1, H, m or 1, k')
 
     def reduce(
-        self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Any = None
+        self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None, scale: Sequence[Tensor | None]
     ) -> Tensor:
         max_reached = self.num_reached(x.size(1))
         parts = x.chunk(len(self.heads), -1)  # (B, n, d_h) each
-        scales = scale or self.row_scale(x, padding_mask)
-        reduced = [head.reduce(part, head(), padding_mask, s) for head, part, s in zip(self.heads, parts, scales)]
+        reduced = [head.reduce(part, head(), padding_mask, s) for head, part, s in zip(self.heads, parts, scale)]
         return torch.cat([F.pad(r, (0, 0, 0, max_reached - r.size(1))) for r in reduced], -1)
 
 

@@ -130,18 +130,14 @@ class Projection(nn.Module):
             counts = counts.clamp(max=1)
         return counts.to(torch.promote_types(x.dtype, torch.float32)).log().unsqueeze(1)
 
-    def reduce(
-        self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Tensor | None = None
-    ) -> Tensor:
+    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None, scale: Tensor | None) -> Tensor:
         """Project positions: (B, n, d), zero at padding, to (B, k', d).
 
         Args:
             value: the return value of ``forward``.
-            scale: the return value of ``row_scale``; None to compute it.
+            scale: the return value of ``row_scale``.
         """
         reduced = self.reduce_unscaled(x, value, padding_mask)
-        if scale is None:
-            scale = self.row_scale(x, padding_mask)
         return reduced if scale is None else reduced * scale
 
     def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:

@@ -105,7 +105,7 @@ def test_graded(sharing):
         E = build_projection(config, layer)
         assert E.layout == Windows(6, 20, offset, 3) and E.layout.sizes().tolist()[:3] == [1, 1, 1]
         x = torch.randn(2, 3, 8)
-        assert torch.equal(E.reduce(x, E()), x)
+        assert torch.equal(E.reduce(x, E(), None, E.row_scale(x, None)), x)
         loaded = build_projection(replace(config, projection_init=None), layer)
         loaded.load_state_dict(E.state_dict())
         assert (loaded.layout, loaded.overlaps) == (E.layout, E.overlaps)
