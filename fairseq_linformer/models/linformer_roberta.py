@@ -77,10 +77,6 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         super(RobertaModel, cls).add_args(parser)
 
     @classmethod
-    def hub_models(cls) -> dict[str, str]:
-        return {}
-
-    @classmethod
     def build_model(cls, cfg, task):
         args = resolve_options(cfg, task.max_positions())
         encoder = LinformerRobertaEncoder(args, task.source_dictionary)
