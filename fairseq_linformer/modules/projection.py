@@ -168,7 +168,6 @@ class LearnedProjection(Projection):
 
     def __init__(self, n: int, k: int, windows: Windows | None, shape: tuple[int, ...], lr_scale: float, frozen: bool):
         super().__init__(n, k, windows)
-        self.lr_scale = lr_scale
         self.is_plain = frozen or (windows is None and lr_scale == 1)
         parameter = nn.Parameter(torch.zeros(shape), requires_grad=not frozen)
         if self.is_plain:
