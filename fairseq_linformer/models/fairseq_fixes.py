@@ -16,8 +16,8 @@ import re
 import sys
 import typing
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,13 +130,8 @@ def fix_loading() -> None:
 
     @wraps(load)
     def load_as_data(path: str, *args: Any, **kwargs: Any) -> Any:
-        check_uncompressed(path)
-        try:
+        with _explain_failures(path, "a fairseq checkpoint"):
             state = load(path, *args, **kwargs)
-        except OSError:
-            raise
-        except Exception as error:
-            raise explain_failure(path, error, "a fairseq checkpoint") from None
         check_settings(path, state)
         return state
 
@@ -153,29 +148,34 @@ def load_weights_only(path, mmap: bool = False) -> Any:
         ValueError: it contains code, is compressed or truncated, or is not such a file.
         OSError: it cannot be read.
     """
-    check_uncompressed(path)
-    try:
+    with _explain_failures(path, "a PyTorch checkpoint"):
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap and zipfile.is_zipfile(path))
-    except (PermissionError, IsADirectoryError, FileNotFoundError):
+
+
+@contextmanager
+def _explain_failures(path, expected: str) -> Iterator[None]:
+    """Raise ValueError if a file that the block loads is compressed, contains code, or is truncated or of another
+    format."""
+    _check_uncompressed(path)
+    try:
+        yield
+    except OSError:
         raise
     except Exception as error:  # torch raises many types of errors on files that are not pickles
-        raise explain_failure(path, error) from None
+        if code := _REJECTED_TYPE.search(str(error)):
+            raise ValueError(
+                f"{path} contains code ({code[1]}); a checkpoint may contain only weights and settings"
+            ) from None
+        raise ValueError(f"{path} is truncated, or is not {expected}") from None
 
 
-def check_uncompressed(path) -> None:
+def _check_uncompressed(path) -> None:
     """Raise ValueError if a zip archive is compressed, and could unpack to any size; torch.save does not compress."""
     if not zipfile.is_zipfile(path):
         return
     with suppress(zipfile.BadZipFile, NotImplementedError), zipfile.ZipFile(path) as archive:  # torch reports these
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
             raise ValueError(f"{path} must not be compressed, as torch.save writes it")
-
-
-def explain_failure(path, error: Exception, expected: str = "a PyTorch checkpoint") -> ValueError:
-    """The error of a file that cannot be loaded: it contains code, or is truncated or of another format."""
-    if code := _REJECTED_TYPE.search(str(error)):
-        return ValueError(f"{path} contains code ({code[1]}); a checkpoint may contain only weights and settings")
-    return ValueError(f"{path} is truncated, or is not {expected}")
 
 
 def check_settings(path, checkpoint: Mapping[str, Any]) -> None:
