@@ -193,7 +193,8 @@ class DistillationCriterion(FairseqCriterion):
             terms["logits"] = self._compare(output, expected, soft=True)
         log: dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
         if weights["task"]:
-            targets = self._select_targets(sample)
+            targets = sample["target"]
+            targets = targets.view(-1) if self.is_classifier else targets[targets.ne(self.padding_idx)]
             terms["task"] = self._compare(output, targets)
             if not self.is_classifier:
                 log["npredicted"] = len(targets)
@@ -241,11 +242,6 @@ class DistillationCriterion(FairseqCriterion):
         if length == tokens.size(1):
             return tokens
         return split_blocks(tokens, length, self.dictionary.bos(), self.dictionary.eos(), self.dictionary.pad())
-
-    def _select_targets(self, sample: dict[str, Any]) -> Tensor:
-        """The classes or scores (B,), or the masked tokens."""
-        target: Tensor = sample["target"]
-        return target.view(-1) if self.is_classifier else target[target.ne(self.padding_idx)]
 
     def choose_weights(self, model: Any) -> dict[str, float]:
         """The weight of each term for a student; ValueError if its shape is not the teacher's, as the weights need."""
