@@ -63,7 +63,7 @@ class LinearProjection(LearnedProjection):
         self.register_buffer("windows", torch.tensor(delay))
         # One matrix per head cannot project the input without doing so H times.
         self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
-        self.overlaps = init == "overlap" and self.layout is not None
+        self.overlaps = init == "overlap"
         if self.layout is not None:
             self.window_options[1] += self.overlaps
             self.set_(self.layout.triangle() if self.overlaps else self.layout.average())

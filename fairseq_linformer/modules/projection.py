@@ -58,7 +58,7 @@ class Projection(nn.Module):
         self.n, self.k = n, k
         self.layout, self.fills, self.proportional = windows, True, windows is not None
         # Floats, so that fairseq can average checkpoints.
-        options = [float(windows.singletons if windows is not None else 0), float(self.fills), float(self.proportional)]
+        options = [0.0, 1.0, 0.0] if windows is None else [float(windows.singletons), 1.0, 1.0]
         self.register_buffer("window_options", torch.tensor(options))
 
     def forward(self, n: int | None = None) -> Tensor | None:
