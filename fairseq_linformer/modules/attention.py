@@ -185,13 +185,11 @@ class LinearMultiheadAttention(nn.Module):
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
         # Keys in reach are computed from the input, so projecting keys costs less than projecting the input.
         orders = (Order.KEYS,) if self.local_window else E.orders
-        num_reached = E.num_reached(n)
         if order is None and torch.compiler.is_exporting():
             order = exported_order(num_reached_by_one=E.num_reached(1), among=orders)
         elif order is None:
-            order = cheapest_order(
-                q.size(2), n, num_reached, self.embed_dim, self.num_heads, separate_values=F_ is not E, among=orders
-            )
+            k, d, H = E.num_reached(n), self.embed_dim, self.num_heads
+            order = cheapest_order(q.size(2), n, k, d, H, separate_values=F_ is not E, among=orders)
 
         weights: Tensor | None
         reduce_keys: Reduce = partial(E.reduce, value=E_value, padding_mask=padding_mask, scale=masks.E_scale)
