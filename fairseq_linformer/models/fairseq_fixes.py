@@ -351,16 +351,13 @@ def _exempt_attention() -> None:
     heads of 32, n = 16; equal at n = 512). Patched for the process rather than for the forward pass, because activation
     checkpointing repeats it later.
     """
-    attention = F.scaled_dot_product_attention
 
-    @wraps(attention)
-    def attention_without_autocast(*args: Any, **options: Any) -> Tensor:
+    @_replaces(F, "scaled_dot_product_attention")
+    def attention_without_autocast(attention: Callable[..., Tensor], *args: Any, **options: Any) -> Tensor:
         if args[0].device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
             return attention(*args, **options)
         with torch.autocast("cpu", enabled=False):
             return attention(*map(_float, args), **{name: _float(value) for name, value in options.items()})
-
-    F.scaled_dot_product_attention = attention_without_autocast
 
 
 def _float(value: Any) -> Any:
