@@ -182,11 +182,6 @@ class Windows:
         return highest.index_reduce(1, indices, x, "amax", include_self=False)
 
 
-def graded_singletons(k: int) -> int:
-    """Number of singletons of ``graded`` windows: k / 2."""
-    return round_singletons(k // 2)
-
-
 def round_singletons(number: int) -> int:
     """The number, at least 1, rounded down to one that ``window_options`` holds in bfloat16, with its 8 bits."""
     step = 1 << max(0, number.bit_length() - 8)
