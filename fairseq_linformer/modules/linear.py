@@ -114,7 +114,7 @@ class LinearProjection(LearnedProjection):
             scale = (1 / share.masked_fill(share == 0, 1)).unsqueeze(-1)
         else:
             counts = self.layout.counts(n, padding_mask, x.device)  # (B or 1, k')
-            sizes = self.layout.sizes(x.device)[: counts.size(1)]
+            sizes = self.layout.edges(x.device).diff()[: counts.size(1)]
             scale = (sizes.to(x.dtype) / counts.clamp(min=1)).unsqueeze(-1)
         return scale
 

@@ -88,10 +88,6 @@ class Windows:
         reached: int = torch.sym_max(1, torch.sym_min(n, p + num_regular))
         return reached
 
-    def sizes(self, device: torch.device | None = None) -> Tensor:
-        """(k,): the number of positions of each window."""
-        return self.edges(device).diff()
-
     def average(self) -> Tensor:
         """The (k, N) matrix whose row i averages window i. With k = N it is the identity: the Linformer is a
         Transformer."""
