@@ -251,15 +251,9 @@ class DistillationCriterion(FairseqCriterion):
         shapes = (
             f"the student has {shape[0]} layers of width {shape[1]}, the teacher {expected[0]} of width {expected[1]}"
         )
-        hidden = self.cfg.hidden_weight
-        if hidden is None:
-            hidden = float(shape == expected)
-        weights = {
-            "hidden": hidden,
-            "pooled": self.cfg.pooled_weight,
-            "logits": self.cfg.logits_weight,
-            "task": self.cfg.task_weight,
-        }
+        weights: dict[str, float] = {name: getattr(self.cfg, f"{name}_weight") for name in TERMS}
+        if weights["hidden"] is None:
+            weights["hidden"] = float(shape == expected)
         for name in ("hidden", "pooled"):
             if weights[name] and shape != expected:
                 raise ValueError(
