@@ -153,7 +153,7 @@ class DistillationConfig(FairseqDataclass):
 
 @register_criterion("linformer_distillation", dataclass=DistillationConfig)
 class DistillationCriterion(FairseqCriterion):
-    """Weighted sum of two distillation losses and the task's loss."""
+    """Weighted sum of the losses against the teacher and the task's loss."""
 
     def __init__(self, cfg: DistillationConfig, task: Any):
         super().__init__(task)
@@ -260,7 +260,9 @@ class DistillationCriterion(FairseqCriterion):
                     f"{name}_weight must be 0 for models of different shapes ({shapes}), got {weights[name]}"
                 )
         if not any(weights.values()):
-            raise ValueError(f"hidden_weight, logits_weight or task_weight must be above 0 ({shapes}), got 0 for all")
+            raise ValueError(
+                f"hidden_weight, pooled_weight, logits_weight or task_weight must be above 0 ({shapes}), got 0 for all"
+            )
         return weights
 
     @staticmethod
