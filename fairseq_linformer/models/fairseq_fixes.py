@@ -53,7 +53,7 @@ _ALLOCATION = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
 
 def _replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Put the decorated function, whose first argument is the original, in place of one of fairseq."""
+    """Put the decorated function, whose first argument is the original, in place of ``owner.name``."""
     original = getattr(owner, name)
 
     def replace(replacement: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,19 +96,14 @@ def load_state_dict_with_ranks(load_state_dict: Callable[..., None], self: Any, 
 # Checkpoints
 
 
-def _safe_types() -> list[Any]:
-    """The types in fairseq's checkpoints, which PyTorch rejects."""
-    # Settings, NumPy's numbers (best metrics), and what the first rank sends to the others when training resumes. All
-    # are plain data; other types stay rejected.
-    scalar = cast(Any, np.float64(0).__reduce__()[0])  # its module depends on NumPy's version
-    numbers = [scalar, np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.float32))]
-    containers = [collections.defaultdict, dict, list, int, typing.Any, distributed_utils._TensorPlaceholder]
-    settings = [argparse.Namespace, omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.AnyNode]
-    settings += [omegaconf.base.ContainerMetadata, omegaconf.base.Metadata]
-    return [*numbers, *containers, *settings]
-
-
-torch.serialization.add_safe_globals(_safe_types())
+# PyTorch rejects these types in fairseq's checkpoints: NumPy's numbers (best metrics), what the first rank sends to the
+# others when training resumes, and settings. All are plain data; other types stay rejected.
+_SCALAR: Any = np.float64(0).__reduce__()[0]  # its module depends on NumPy's version
+_NUMBERS = [_SCALAR, np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.float32))]
+_CONTAINERS = [collections.defaultdict, dict, list, int, typing.Any, distributed_utils._TensorPlaceholder]
+_SETTINGS = [argparse.Namespace, omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.AnyNode]
+_SETTINGS += [omegaconf.base.ContainerMetadata, omegaconf.base.Metadata]
+torch.serialization.add_safe_globals([*_NUMBERS, *_CONTAINERS, *_SETTINGS])
 
 
 @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
