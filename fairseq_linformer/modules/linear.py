@@ -70,10 +70,6 @@ class LinearProjection(LearnedProjection):
         else:
             self.set_(torch.stack([initial_matrix(init, k, n) for _ in range(heads or 1)]).reshape(shape))
 
-    def read_options(self) -> None:
-        super().read_options()
-        self.overlaps = round(float(self.window_options[1])) == 2
-
     def _read_windows(self, singletons: int) -> Windows | None:
         return read_windows(float(self.windows), self.k, self.n, singletons)
 
@@ -82,9 +78,6 @@ class LinearProjection(LearnedProjection):
             # All rows of a plain matrix are attended to, regardless of its origin.
             state_dict.setdefault(prefix + "windows", torch.tensor(NO_WINDOWS))
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def geometry(self) -> tuple[Any, ...]:
-        return *super().geometry(), self.overlaps
 
     def reached(self, matrix: Tensor, n: int | None) -> Tensor:
         return matrix if n is None else matrix[..., : self.num_reached(n), :n]
