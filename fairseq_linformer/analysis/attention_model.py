@@ -81,7 +81,7 @@ def _run(encoder: LinformerEncoder, tokens: Tensor) -> list[Tensor]:
             if isinstance(module, LinearMultiheadAttention):
                 hooks.enter_context(module.register_forward_pre_hook(need_weights, with_kwargs=True))
                 hooks.enter_context(module.register_forward_hook(take_weights))
-        encoder(tokens, padded=False, use_length_groups=False)
+        encoder(tokens, padded=False)
     return maps
 
 

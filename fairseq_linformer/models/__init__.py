@@ -3,7 +3,7 @@
 import torch
 
 from .distillation import DistillationConfig, DistillationCriterion
-from .fairseq_fixes import fix_fairseq
+from .fairseq_fixes import replace_eval
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
@@ -12,7 +12,7 @@ from .roberta_eps import RobertaEpsModel
 if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
     raise ImportError(f"fairseq-linformer needs PyTorch 2.9 or newer, got {torch.__version__}")
 
-fix_fairseq()
+replace_eval()  # in all modules of fairseq, which are imported now
 
 __all__ = [
     "ARCHITECTURES",

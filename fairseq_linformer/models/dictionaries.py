@@ -54,16 +54,12 @@ def check_dictionary(
             raise ValueError(f"{path} must equal {other}, the dictionary of {checkpoint}: {difference}")
 
 
-def read_labels(path, classes: int | None = None) -> list[str]:
-    """The labels of a dictionary, in order.
-
-    Args:
-        classes: number of classes of the head; None for all entries, with fairseq's padding to a multiple of 8.
-    """
+def read_labels(path, classes: int) -> list[str]:
+    """The labels of a head of so many classes, in order; fairseq pads a dictionary of labels to a multiple of 8."""
     if not Path(path).is_file():
         raise ValueError(f"{path} does not exist; it must be a dictionary of labels")
     dictionary = read_dictionary(path)
     names = dictionary.symbols[dictionary.nspecial :]
-    if classes is not None and len(names) < classes:
+    if len(names) < classes:
         raise ValueError(f"{path} must have at least {classes} labels, one per class of the head, got {len(names)}")
     return names[:classes]

@@ -11,7 +11,6 @@ It works with ``masked_lm`` and ``sentence_prediction``. As in fairseq's criteri
 averaged over masked tokens or sentences; the mean over hidden states is multiplied by the same number.
 """
 
-import hashlib
 import math
 import random
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from torch import Tensor
 
 from ..config import PROBABILITY, check_values, setting
+from ..files import sha256
 from ..modules.windows import ceil_div
 from .shapes import CLASSIFICATION_HEADS, EMBEDDINGS, count_layers, head_names, max_positions, upgrade_names
 from .stub_task import StubTask
@@ -70,8 +70,7 @@ class Teacher:
         if head is not None and (bias is None or len(bias) != num_classes):
             found = f"it has {len(bias)}" if bias is not None else f"it has {', '.join(head_names(state)) or 'no head'}"
             raise ValueError(f"teacher {self.name} must have the head {head!r} with {num_classes} classes, but {found}")
-        with open(path, "rb") as file:
-            self.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        self.sha256 = sha256(path)
         self.vocab_size, self.width = state[EMBEDDINGS].shape
         self.max_positions, self.layers = max_positions(state), count_layers(state)
         imported = (checkpoint.get("provenance") or {}).get("imported") or {}
@@ -154,7 +153,7 @@ class DistillationConfig(FairseqDataclass):
 
 @register_criterion("linformer_distillation", dataclass=DistillationConfig)
 class DistillationCriterion(FairseqCriterion):
-    """Weighted sum of two distillation losses and the task's loss."""
+    """Weighted sum of the losses against the teacher and the task's loss."""
 
     def __init__(self, cfg: DistillationConfig, task: Any):
         super().__init__(task)
@@ -194,7 +193,8 @@ class DistillationCriterion(FairseqCriterion):
             terms["logits"] = self._compare(output, expected, soft=True)
         log: dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
         if weights["task"]:
-            targets = self._select_targets(sample)
+            targets = sample["target"]
+            targets = targets.view(-1) if self.is_classifier else targets[targets.ne(self.padding_idx)]
             terms["task"] = self._compare(output, targets)
             if not self.is_classifier:
                 log["npredicted"] = len(targets)
@@ -243,11 +243,6 @@ class DistillationCriterion(FairseqCriterion):
             return tokens
         return split_blocks(tokens, length, self.dictionary.bos(), self.dictionary.eos(), self.dictionary.pad())
 
-    def _select_targets(self, sample: dict[str, Any]) -> Tensor:
-        """The classes or scores (B,), or the masked tokens."""
-        target: Tensor = sample["target"]
-        return target.view(-1) if self.is_classifier else target[target.ne(self.padding_idx)]
-
     def choose_weights(self, model: Any) -> dict[str, float]:
         """The weight of each term for a student; ValueError if its shape is not the teacher's, as the weights need."""
         encoder = model.encoder.sentence_encoder
@@ -256,22 +251,18 @@ class DistillationCriterion(FairseqCriterion):
         shapes = (
             f"the student has {shape[0]} layers of width {shape[1]}, the teacher {expected[0]} of width {expected[1]}"
         )
-        hidden = self.cfg.hidden_weight
-        if hidden is None:
-            hidden = float(shape == expected)
-        weights = {
-            "hidden": hidden,
-            "pooled": self.cfg.pooled_weight,
-            "logits": self.cfg.logits_weight,
-            "task": self.cfg.task_weight,
-        }
+        weights: dict[str, float] = {name: getattr(self.cfg, f"{name}_weight") for name in TERMS}
+        if weights["hidden"] is None:
+            weights["hidden"] = float(shape == expected)
         for name in ("hidden", "pooled"):
             if weights[name] and shape != expected:
                 raise ValueError(
                     f"{name}_weight must be 0 for models of different shapes ({shapes}), got {weights[name]}"
                 )
         if not any(weights.values()):
-            raise ValueError(f"hidden_weight, logits_weight or task_weight must be above 0 ({shapes}), got 0 for all")
+            raise ValueError(
+                f"hidden_weight, pooled_weight, logits_weight or task_weight must be above 0 ({shapes}), got 0 for all"
+            )
         return weights
 
     @staticmethod

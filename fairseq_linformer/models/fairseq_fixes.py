@@ -1,4 +1,4 @@
-"""What is wrong in fairseq for everybody, corrected while this plugin is loaded. Each fix names its fault.
+"""What is wrong in fairseq for everybody, corrected when this module is imported. Each fix names its fault.
 
 The plugin is imported before fairseq starts processes or reads a checkpoint; only ``fairseq-hydra-train`` imports it
 later, in each process.
@@ -16,8 +16,8 @@ import re
 import sys
 import typing
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,95 +52,67 @@ _REJECTED_TYPE = re.compile(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S
 _ALLOCATION = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
 
-def fix_fairseq() -> None:
-    """Apply all fixes."""
-    for fix in (
-        fix_masks,
-        fix_number_of_ranks,
-        fix_loading,
-        fix_eval,
-        fix_restore_file,
-        fix_missing_heads,
-        fix_copies,
-        fix_best_metric,
-        fix_out_of_memory,
-        fix_bf16,
-        fix_fp16_on_cpu,
-        fix_amp_on_cpu,
-        fix_torchrun_on_cpu,
-        fix_device_ids_on_cpu,
-        fix_gathering_on_cpu,
-        fix_numpy_names,
-        fix_whole_words,
-        fix_end_of_loading,
-    ):
-        fix()
+def _replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Put the decorated function, whose first argument is the original, in place of ``owner.name``."""
+    original = getattr(owner, name)
+
+    def replace(replacement: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original, updated=())
+        def replaced(*args: Any, **kwargs: Any) -> Any:
+            return replacement(original, *args, **kwargs)
+
+        setattr(owner, name, replaced)
+        return replacement
+
+    return replace
 
 
 # Epochs
 
 
-def fix_masks() -> None:
+@_replaces(EpochBatchIterator, "__init__")
+def init_without_reuse(init: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> None:
     """Masks are new in every epoch: fairseq keeps its data loader processes, whose copy of the dataset stays in the
     first epoch."""
-    init = EpochBatchIterator.__init__
-
-    @wraps(init)
-    def init_without_reuse(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        self.reuse_dataloader = self.persistent_workers = False
-
-    EpochBatchIterator.__init__ = init_without_reuse
+    init(self, *args, **kwargs)
+    self.reuse_dataloader = self.persistent_workers = False
 
 
-def fix_number_of_ranks() -> None:
+@_replaces(EpochBatchIterator, "state_dict")
+def state_dict_with_ranks(state_dict: Callable[..., dict[str, Any]], self: Any) -> dict[str, Any]:
     """Training resumes with any number of ranks: fairseq counts the batches that each rank has read, so that another
     number would repeat or skip a part of the epoch."""
-    state_dict, load_state_dict = EpochBatchIterator.state_dict, EpochBatchIterator.load_state_dict
+    return {**state_dict(self), NUM_RANKS_KEY: self.num_shards}
 
-    @wraps(state_dict)
-    def state_dict_with_ranks(self: Any) -> dict[str, Any]:
-        return {**state_dict(self), NUM_RANKS_KEY: self.num_shards}
 
-    @wraps(load_state_dict)
-    def load_state_dict_with_ranks(self: Any, state: dict[str, Any]) -> None:
-        # The batches of an epoch have one order, and each of N ranks takes every N-th.
-        num_batches = state.get("iterations_in_epoch", 0) * state.get(NUM_RANKS_KEY, self.num_shards)
-        load_state_dict(self, {**state, "iterations_in_epoch": num_batches // self.num_shards})
-
-    EpochBatchIterator.state_dict = state_dict_with_ranks
-    EpochBatchIterator.load_state_dict = load_state_dict_with_ranks
+@_replaces(EpochBatchIterator, "load_state_dict")
+def load_state_dict_with_ranks(load_state_dict: Callable[..., None], self: Any, state: dict[str, Any]) -> None:
+    """See ``state_dict_with_ranks``."""
+    # The batches of an epoch have one order, and each of N ranks takes every N-th.
+    num_batches = state.get("iterations_in_epoch", 0) * state.get(NUM_RANKS_KEY, self.num_shards)
+    load_state_dict(self, {**state, "iterations_in_epoch": num_batches // self.num_shards})
 
 
 # Checkpoints
 
 
-def fix_loading() -> None:
-    """Checkpoints load, as data: PyTorch rejects the types of fairseq's own settings, and OmegaConf replaces
-    ``${oc.env:NAME}`` in them by the environment."""
-    # Settings, NumPy's numbers (best metrics), and what the first rank sends to the others when training resumes. All
-    # are plain data; other types stay rejected.
-    scalar = cast(Any, np.float64(0).__reduce__()[0])  # its module depends on NumPy's version
-    numbers = [scalar, np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.float32))]
-    containers = [collections.defaultdict, dict, list, int, typing.Any, distributed_utils._TensorPlaceholder]
-    settings = [argparse.Namespace, omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.AnyNode]
-    settings += [omegaconf.base.ContainerMetadata, omegaconf.base.Metadata]
-    torch.serialization.add_safe_globals([*numbers, *containers, *settings])
-    load = checkpoint_utils.load_checkpoint_to_cpu
+# PyTorch rejects these types in fairseq's checkpoints: NumPy's numbers (best metrics), what the first rank sends to the
+# others when training resumes, and settings. All are plain data; other types stay rejected.
+_SCALAR: Any = np.float64(0).__reduce__()[0]  # its module depends on NumPy's version
+_NUMBERS = [_SCALAR, np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.float32))]
+_CONTAINERS = [collections.defaultdict, dict, list, int, typing.Any, distributed_utils._TensorPlaceholder]
+_SETTINGS = [argparse.Namespace, omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.AnyNode]
+_SETTINGS += [omegaconf.base.ContainerMetadata, omegaconf.base.Metadata]
+torch.serialization.add_safe_globals([*_NUMBERS, *_CONTAINERS, *_SETTINGS])
 
-    @wraps(load)
-    def load_as_data(path: str, *args: Any, **kwargs: Any) -> Any:
-        check_uncompressed(path)
-        try:
-            state = load(path, *args, **kwargs)
-        except OSError:
-            raise
-        except Exception as error:
-            raise explain_failure(path, error, "a fairseq checkpoint") from None
-        check_settings(path, state)
-        return state
 
-    checkpoint_utils.load_checkpoint_to_cpu = load_as_data
+@_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
+def load_as_data(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
+    """Checkpoints load, as data: OmegaConf replaces ``${oc.env:NAME}`` in their settings by the environment."""
+    with _explain_failures(path, "a fairseq checkpoint"):
+        state = load(path, *args, **kwargs)
+    check_settings(path, state)
+    return state
 
 
 def load_weights_only(path, mmap: bool = False) -> Any:
@@ -153,29 +125,34 @@ def load_weights_only(path, mmap: bool = False) -> Any:
         ValueError: it contains code, is compressed or truncated, or is not such a file.
         OSError: it cannot be read.
     """
-    check_uncompressed(path)
-    try:
+    with _explain_failures(path, "a PyTorch checkpoint"):
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap and zipfile.is_zipfile(path))
-    except (PermissionError, IsADirectoryError, FileNotFoundError):
+
+
+@contextmanager
+def _explain_failures(path, expected: str) -> Iterator[None]:
+    """Raise ValueError if a file that the block loads is compressed, contains code, or is truncated or of another
+    format."""
+    _check_uncompressed(path)
+    try:
+        yield
+    except OSError:
         raise
     except Exception as error:  # torch raises many types of errors on files that are not pickles
-        raise explain_failure(path, error) from None
+        if code := _REJECTED_TYPE.search(str(error)):
+            raise ValueError(
+                f"{path} contains code ({code[1]}); a checkpoint may contain only weights and settings"
+            ) from None
+        raise ValueError(f"{path} is truncated, or is not {expected}") from None
 
 
-def check_uncompressed(path) -> None:
+def _check_uncompressed(path) -> None:
     """Raise ValueError if a zip archive is compressed, and could unpack to any size; torch.save does not compress."""
     if not zipfile.is_zipfile(path):
         return
     with suppress(zipfile.BadZipFile, NotImplementedError), zipfile.ZipFile(path) as archive:  # torch reports these
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
             raise ValueError(f"{path} must not be compressed, as torch.save writes it")
-
-
-def explain_failure(path, error: Exception, expected: str = "a PyTorch checkpoint") -> ValueError:
-    """The error of a file that cannot be loaded: it contains code, or is truncated or of another format."""
-    if code := _REJECTED_TYPE.search(str(error)):
-        return ValueError(f"{path} contains code ({code[1]}); a checkpoint may contain only weights and settings")
-    return ValueError(f"{path} is truncated, or is not {expected}")
 
 
 def check_settings(path, checkpoint: Mapping[str, Any]) -> None:
@@ -186,7 +163,7 @@ def check_settings(path, checkpoint: Mapping[str, Any]) -> None:
             raise ValueError(f"the settings of {path} must not have interpolations, got {found[0]!r}")
 
 
-def fix_eval() -> None:
+def replace_eval() -> None:
     """Options are data: fairseq calls ``eval`` on some of them (``--adam-betas``), also on those in a checkpoint."""
     for name, module in list(sys.modules.items()):
         if name.startswith("fairseq."):
@@ -219,21 +196,16 @@ def _evaluate(node: ast.expr) -> Any:
     return ast.literal_eval(node)
 
 
-def fix_restore_file() -> None:
+@_replaces(Trainer, "load_checkpoint")
+def load_if_it_fits(load: Callable[..., Any], self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
     """A checkpoint that training starts from must exist and have the model's options: fairseq starts from random
     parameters without ``--restore-file``, and compares shapes only."""
-    load = Trainer.load_checkpoint
-
-    @wraps(load)
-    def load_if_it_fits(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
-        if not PathManager.isfile(filename):
-            if self.cfg.checkpoint.restore_file != "checkpoint_last.pt":
-                raise ValueError(f"--restore-file must be a checkpoint, got {filename}, which does not exist")
-        elif hasattr(self.model, "check_options"):  # the models of this plugin
-            self.model.check_options(read_options(filename))
-        return load(self, filename, *args, **kwargs)
-
-    Trainer.load_checkpoint = load_if_it_fits
+    if not PathManager.isfile(filename):
+        if self.cfg.checkpoint.restore_file != "checkpoint_last.pt":
+            raise ValueError(f"--restore-file must be a checkpoint, got {filename}, which does not exist")
+    elif hasattr(self.model, "check_options"):  # the models of this plugin
+        self.model.check_options(read_options(filename))
+    return load(self, filename, *args, **kwargs)
 
 
 def read_options(path) -> dict[str, Any]:
@@ -244,90 +216,70 @@ def read_options(path) -> dict[str, Any]:
     return dict(vars(options) if isinstance(options, argparse.Namespace) else options)
 
 
-def fix_missing_heads() -> None:
+@_replaces(checkpoint_utils, "load_model_ensemble_and_task")
+def load_with_heads(load: Callable[..., Any], filenames: Sequence[str], *args: Any, **kwargs: Any) -> Any:
     """A checkpoint to evaluate must have its task's classification head: fairseq evaluates a random one instead."""
-    load = checkpoint_utils.load_model_ensemble_and_task
-
-    @wraps(load)
-    def load_with_heads(filenames: Sequence[str], *args: Any, **kwargs: Any) -> Any:
-        models, cfg, task = load(filenames, *args, **kwargs)
-        for filename, model in zip(filenames, models):
-            needed = set(getattr(model, "classification_heads", ()))
-            if needed and os.path.isfile(filename):  # else it has several parts
-                missing = needed.difference(head_names(load_weights_only(filename, mmap=True)["model"]))
-                if missing:
-                    raise ValueError(f"{filename} must have its task's classification head {missing.pop()!r}")
-        return models, cfg, task
-
-    checkpoint_utils.load_model_ensemble_and_task = load_with_heads
+    models, cfg, task = load(filenames, *args, **kwargs)
+    for filename, model in zip(filenames, models):
+        needed = set(getattr(model, "classification_heads", ()))
+        if needed and os.path.isfile(filename):  # else it has several parts
+            missing = needed.difference(head_names(load_weights_only(filename, mmap=True)["model"]))
+            if missing:
+                raise ValueError(f"{filename} must have its task's classification head {missing.pop()!r}")
+    return models, cfg, task
 
 
-def fix_copies() -> None:
+@_replaces(PathManager, "copy")
+def copy_and_rename(copy: Callable[..., Any], source: str, target: str, overwrite: bool = False) -> Any:
     """``checkpoint_best.pt`` and ``checkpoint_last.pt`` are complete: fairseq copies to them in place, so that a killed
     process would leave a damaged one."""
-    copy = PathManager.copy
-
-    def copy_and_rename(source: str, target: str, overwrite: bool = False) -> Any:
-        copied = copy(source, f"{target}.tmp", overwrite=True)
-        os.replace(f"{target}.tmp", target)
-        return copied
-
-    PathManager.copy = staticmethod(copy_and_rename)
+    copied = copy(source, f"{target}.tmp", overwrite=True)
+    os.replace(f"{target}.tmp", target)
+    return copied
 
 
-def fix_best_metric() -> None:
+@_replaces(checkpoint_utils, "save_checkpoint")
+def save_without_nan_as_best(
+    save: Callable[..., Any], cfg: Any, trainer: Any, epoch_itr: Any, metric: float | None, *args: Any
+) -> Any:
     """NaN never becomes the best metric: in fairseq any later validation would replace its ``checkpoint_best.pt``, and
     none would count as better for ``--patience``."""
-    save_checkpoint, should_stop_early = checkpoint_utils.save_checkpoint, train.should_stop_early
+    is_usable = metric is not None and math.isfinite(metric)
+    return save(cfg, trainer, epoch_itr, metric if is_usable else None, *args)
 
-    @wraps(save_checkpoint)
-    def save_without_nan_as_best(cfg: Any, trainer: Any, epoch_itr: Any, metric: float | None, *args: Any) -> Any:
-        is_usable = metric is not None and math.isfinite(metric)
-        return save_checkpoint(cfg, trainer, epoch_itr, metric if is_usable else None, *args)
 
-    @wraps(should_stop_early)
-    def stop_with_nan_as_worst(cfg: Any, metric: float | None) -> bool:
-        if metric is not None and not math.isfinite(metric):
-            metric = -math.inf if cfg.checkpoint.maximize_best_checkpoint_metric else math.inf
-        return bool(should_stop_early(cfg, metric))
-
-    checkpoint_utils.save_checkpoint, train.should_stop_early = save_without_nan_as_best, stop_with_nan_as_worst
+@_replaces(train, "should_stop_early")
+def stop_with_nan_as_worst(should_stop: Callable[..., bool], cfg: Any, metric: float | None) -> bool:
+    """See ``save_without_nan_as_best``."""
+    if metric is not None and not math.isfinite(metric):
+        metric = -math.inf if cfg.checkpoint.maximize_best_checkpoint_metric else math.inf
+    return should_stop(cfg, metric)
 
 
 # Memory and precision
 
 
-def fix_out_of_memory() -> None:
+@_replaces(Trainer, "train_step")
+def train_step_or_end(train_step: Callable[..., Any], self: Any, samples: Any, raise_oom: bool = False) -> Any:
     """The first batch that does not fit ends training: fairseq would skip every such batch, and never end."""
-    train_step = Trainer.train_step
-
-    @wraps(train_step)
-    def train_step_or_end(self: Any, samples: Sequence[Any], raise_oom: bool = False) -> Any:
-        try:
-            return train_step(self, samples, raise_oom=True)
-        except RuntimeError as error:  # torch.OutOfMemoryError is one
-            if "out of memory" not in str(error):
-                raise
-            request = _ALLOCATION.search(str(error))
-            raise RuntimeError(  # without "out of memory", which fairseq would catch
-                f"update {self.get_num_updates() + 1}: the GPU is full: "
-                f"{f'allocating {request[1]}' if request else 'an allocation'} failed; lower --batch-size and raise "
-                "--update-freq by the same factor, or pass --checkpoint-activations"
-            ) from None
-
-    Trainer.train_step = train_step_or_end
+    try:
+        return train_step(self, samples, raise_oom=True)
+    except RuntimeError as error:  # torch.OutOfMemoryError is one
+        if "out of memory" not in str(error):
+            raise
+        request = _ALLOCATION.search(str(error))
+        raise RuntimeError(  # without "out of memory", which fairseq would catch
+            f"update {self.get_num_updates() + 1}: the GPU is full: "
+            f"{f'allocating {request[1]}' if request else 'an allocation'} failed; lower --batch-size and raise "
+            "--update-freq by the same factor, or pass --checkpoint-activations"
+        ) from None
 
 
-def fix_bf16() -> None:
+@_replaces(distributed_utils, "call_main")
+def call_main_without_tpu(call_main: Callable[..., Any], cfg: Any, main: Any, **kwargs: Any) -> Any:
     """``--bf16`` means bf16 on a GPU: fairseq takes it for a TPU and fails without one."""
-    call_main = distributed_utils.call_main
-
-    @wraps(call_main)
-    def call_main_without_tpu(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-        cfg.common.tpu = cfg.common.tpu and "--tpu" in sys.argv
-        return call_main(cfg, main, **kwargs)
-
-    distributed_utils.call_main = call_main_without_tpu
+    cfg.common.tpu = cfg.common.tpu and "--tpu" in sys.argv
+    return call_main(cfg, main, **kwargs)
 
 
 def _is_on_cpu(common: Any) -> bool:
@@ -335,50 +287,49 @@ def _is_on_cpu(common: Any) -> bool:
     return not common.tpu and (common.cpu or not torch.cuda.is_available())
 
 
-def fix_fp16_on_cpu() -> None:
+@_replaces(Trainer, "__init__")
+def init_without_fp16_on_cpu(init: Callable[..., None], self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
     """``--fp16`` is rejected on a CPU, where fairseq fails in the first update."""
-    init = Trainer.__init__
-
-    @wraps(init)
-    def init_after_check(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        if cfg.common.fp16 and _is_on_cpu(cfg.common):
-            raise ValueError("--fp16 needs a GPU; on a CPU use --amp (YAML: common.fp16=false common.amp=true)")
-        init(self, cfg, *args, **kwargs)
-
-    Trainer.__init__ = init_after_check
+    if cfg.common.fp16 and _is_on_cpu(cfg.common):
+        raise ValueError("--fp16 needs a GPU; on a CPU use --amp (YAML: common.fp16=false common.amp=true)")
+    init(self, cfg, *args, **kwargs)
 
 
-def fix_amp_on_cpu() -> None:
+@_replaces(FairseqTask, "train_step")
+def train_step_on_cpu(
+    train_step: Callable[..., Any],
+    self: Any,
+    sample: Any,
+    model: nn.Module,
+    criterion: Any,
+    optimizer: Any,
+    *args: Any,
+    **options: Any,
+) -> Any:
     """``--amp`` computes in bf16 on a CPU: fairseq's autocast is CUDA's, so that training stays in single precision.
 
     bf16 has the range of single precision and needs no gradient scaler, which would hide non-finite gradients: they end
     training, as without ``--amp``.
     """
-    train_step, clip_grad_norm = FairseqTask.train_step, AMPOptimizer.clip_grad_norm
+    if isinstance(optimizer, AMPOptimizer) and not next(model.parameters()).is_cuda:
+        _exempt_attention()
+        criterion = partial(_run_in_cpu_bf16, criterion)
+        if optimizer.scaler.is_enabled():  # on a machine with a GPU
+            optimizer._grad_scaler = torch.amp.GradScaler("cpu", enabled=False)
+    return train_step(self, sample, model, criterion, optimizer, *args, **options)
 
-    @wraps(train_step)
-    def train_step_on_cpu(
-        self: Any, sample: Any, model: nn.Module, criterion: Any, optimizer: Any, *args: Any, **options: Any
-    ) -> Any:
-        if isinstance(optimizer, AMPOptimizer) and not next(model.parameters()).is_cuda:
-            _exempt_attention()
-            criterion = partial(_run_in_cpu_bf16, criterion)
-            if optimizer.scaler.is_enabled():  # on a machine with a GPU
-                optimizer._grad_scaler = torch.amp.GradScaler("cpu", enabled=False)
-        return train_step(self, sample, model, criterion, optimizer, *args, **options)
 
-    @wraps(clip_grad_norm)
-    def clip_grad_norm_on_cpu(self: Any, max_norm: float, aggregate_norm_fn: Any = None) -> Tensor:
-        if self.scaler.is_enabled():
-            norm: Tensor = clip_grad_norm(self, max_norm, aggregate_norm_fn)
-            return norm
-        norm = self.fp32_optimizer.clip_grad_norm(max_norm, aggregate_norm_fn)
-        if not torch.isfinite(norm).all():
-            raise FloatingPointError("gradients are Nan/Inf")  # fairseq's words
-        return norm
-
-    FairseqTask.train_step = train_step_on_cpu
-    AMPOptimizer.clip_grad_norm = clip_grad_norm_on_cpu
+@_replaces(AMPOptimizer, "clip_grad_norm")
+def clip_grad_norm_on_cpu(
+    clip_grad_norm: Callable[..., Tensor], self: Any, max_norm: float, aggregate_norm_fn: Any = None
+) -> Tensor:
+    """See ``train_step_on_cpu``."""
+    if self.scaler.is_enabled():
+        return clip_grad_norm(self, max_norm, aggregate_norm_fn)
+    norm: Tensor = self.fp32_optimizer.clip_grad_norm(max_norm, aggregate_norm_fn)
+    if not torch.isfinite(norm).all():
+        raise FloatingPointError("gradients are Nan/Inf")  # fairseq's words
+    return norm
 
 
 def _run_in_cpu_bf16(criterion: Callable[..., Any], model: nn.Module, sample: Any) -> Any:
@@ -395,16 +346,13 @@ def _exempt_attention() -> None:
     heads of 32, n = 16; equal at n = 512). Patched for the process rather than for the forward pass, because activation
     checkpointing repeats it later.
     """
-    attention = F.scaled_dot_product_attention
 
-    @wraps(attention)
-    def attention_without_autocast(*args: Any, **options: Any) -> Tensor:
+    @_replaces(F, "scaled_dot_product_attention")
+    def attention_without_autocast(attention: Callable[..., Tensor], *args: Any, **options: Any) -> Tensor:
         if args[0].device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
             return attention(*args, **options)
         with torch.autocast("cpu", enabled=False):
             return attention(*map(_float, args), **{name: _float(value) for name, value in options.items()})
-
-    F.scaled_dot_product_attention = attention_without_autocast
 
 
 def _float(value: Any) -> Any:
@@ -414,82 +362,74 @@ def _float(value: Any) -> Any:
 # Processes
 
 
-def fix_torchrun_on_cpu() -> None:
+def _is_under_torchrun() -> bool:
+    return all(name in os.environ for name in TORCHRUN) and int(os.environ["WORLD_SIZE"]) > 1
+
+
+@_replaces(distributed_utils, "call_main")
+def call_main_as_rank(call_main: Callable[..., Any], cfg: Any, main: Any, **kwargs: Any) -> Any:
     """torchrun starts one job on CPUs: fairseq, which counts GPUs, starts a job in each process, all of which write the
     same checkpoints, or divides by 0. ``fairseq-hydra-train`` imports the plugin too late, and is rejected."""
-    call_main, init = distributed_utils.call_main, Trainer.__init__
-
-    def is_under_torchrun() -> bool:
-        return all(name in os.environ for name in TORCHRUN) and int(os.environ["WORLD_SIZE"]) > 1
-
-    @wraps(call_main)
-    def call_main_as_rank(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-        options = cfg.distributed_training
-        if is_under_torchrun() and options.distributed_init_method is None and _is_on_cpu(cfg.common):
-            options.distributed_init_method = "env://"
-            options.distributed_world_size = int(os.environ["WORLD_SIZE"])
-            options.distributed_rank = int(os.environ["RANK"])
-            options.distributed_backend = "gloo"  # the default, nccl, is for GPUs
-            options.distributed_no_spawn = True
-        return call_main(cfg, main, **kwargs)
-
-    @wraps(init)
-    def init_as_rank(self: Any, *args: Any, **kwargs: Any) -> None:
-        if is_under_torchrun() and not dist.is_initialized():
-            raise ValueError(
-                "fairseq-hydra-train under torchrun needs distributed_training.distributed_init_method=env://, and its "
-                "distributed_world_size, distributed_rank='${oc.env:RANK}', distributed_no_spawn=true, and "
-                "distributed_backend=gloo on CPUs"
-            )
-        init(self, *args, **kwargs)
-
-    distributed_utils.call_main, Trainer.__init__ = call_main_as_rank, init_as_rank
+    options = cfg.distributed_training
+    if _is_under_torchrun() and options.distributed_init_method is None and _is_on_cpu(cfg.common):
+        options.distributed_init_method = "env://"
+        options.distributed_world_size = int(os.environ["WORLD_SIZE"])
+        options.distributed_rank = int(os.environ["RANK"])
+        options.distributed_backend = "gloo"  # the default, nccl, is for GPUs
+        options.distributed_no_spawn = True
+    return call_main(cfg, main, **kwargs)
 
 
-def fix_device_ids_on_cpu() -> None:
+@_replaces(Trainer, "__init__")
+def init_as_rank(init: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> None:
+    """See ``call_main_as_rank``."""
+    if _is_under_torchrun() and not dist.is_initialized():
+        raise ValueError(
+            "fairseq-hydra-train under torchrun needs distributed_training.distributed_init_method=env://, and its "
+            "distributed_world_size, distributed_rank='${oc.env:RANK}', distributed_no_spawn=true, and "
+            "distributed_backend=gloo on CPUs"
+        )
+    init(self, *args, **kwargs)
+
+
+@_replaces(distributed_fairseq_model, "DistributedDataParallel")
+def wrap_on_its_device(
+    wrap: Callable[..., nn.Module], module: nn.Module, device_ids: Any, output_device: Any, **options: Any
+) -> nn.Module:
     """``--ddp-backend pytorch_ddp``, the default, works on CPUs: fairseq passes device IDs, which PyTorch rejects."""
-    wrap = distributed_fairseq_model.DistributedDataParallel
-
-    @wraps(wrap, updated=())
-    def wrap_on_its_device(module: nn.Module, device_ids: Any, output_device: Any, **options: Any) -> nn.Module:
-        if not next(module.parameters()).is_cuda:
-            device_ids = output_device = None
-        return wrap(module, device_ids, output_device, **options)
-
-    distributed_fairseq_model.DistributedDataParallel = wrap_on_its_device
+    if not next(module.parameters()).is_cuda:
+        device_ids = output_device = None
+    return wrap(module, device_ids, output_device, **options)
 
 
-def fix_gathering_on_cpu() -> None:
+@_replaces(distributed_utils, "all_gather_list")
+def gather_without_gpu(
+    gather: Callable[..., list[Any]], data: Any, group: Any = None, max_size: int = 16384
+) -> list[Any]:
     """Ranks on CPUs exchange logs that cannot be summed, and those of ``fairseq-validate``: fairseq's buffers are on
     GPUs."""
-    gather = distributed_utils.all_gather_list
-
-    @wraps(gather)
-    def gather_without_gpu(data: Any, group: Any = None, max_size: int = 16384) -> list[Any]:
-        if torch.cuda.is_available():
-            return list(gather(data, group, max_size))
-        group = group or distributed_utils.get_global_group()
-        gathered: list[Any] = [None] * dist.get_world_size(group)
-        dist.all_gather_object(gathered, utils.move_to_cpu(data), group)
-        return gathered
-
-    distributed_utils.all_gather_list = gather_without_gpu
+    if torch.cuda.is_available():
+        return gather(data, group, max_size)
+    group = group or distributed_utils.get_global_group()
+    gathered: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(gathered, utils.move_to_cpu(data), group)
+    return gathered
 
 
 # Others
 
 
-def fix_numpy_names() -> None:
-    """``--sample-break-mode eos`` and others work: NumPy 2 has removed names that fairseq uses."""
-    numpy = cast(Any, np)
-    numpy.compat, numpy.int, numpy.float = SimpleNamespace(long=np.int64), int, float
+# ``--sample-break-mode eos`` and others work: NumPy 2 has removed names that fairseq uses.
+vars(np).update(compat=SimpleNamespace(long=np.int64), int=int, float=float)
+
+# fairseq's task reads options of ``--mask-whole-words`` that it lacks.
+cast(Any, masked_lm.MaskedLMTask).args = property(lambda self: self.cfg)
 
 
-def fix_whole_words() -> None:
-    """``--mask-whole-words`` works: fairseq's task reads options that it lacks. Words are those of the tokenizer."""
-    task = cast(Any, masked_lm)
-    task.MaskedLMTask.args = property(lambda self: self.cfg)
-    task.get_whole_word_mask = lambda cfg, dictionary: find_beginnings(cfg.data.split(os.pathsep)[0], dictionary)
+@_replaces(masked_lm, "get_whole_word_mask")
+def mask_whole_words(_: Any, cfg: Any, dictionary: Any) -> Tensor:
+    """``--mask-whole-words`` works. Words are those of the tokenizer."""
+    return find_beginnings(cfg.data.split(os.pathsep)[0], dictionary)
 
 
 def find_beginnings(data, dictionary: Any) -> Tensor:
@@ -509,23 +449,22 @@ def find_beginnings(data, dictionary: Any) -> Tensor:
     return torch.tensor(special, dtype=torch.uint8) | torch.tensor(begins, dtype=torch.uint8)
 
 
-def fix_end_of_loading() -> None:
+_consumers = WeakSet[BackgroundConsumer]()
+
+
+@_replaces(BufferedIterator, "_create_consumer")
+def create_and_remember(create: Callable[..., None], self: Any) -> None:
     """The thread that loads batches ahead ends before the interpreter: PyTorch aborts a thread that still works then
     ("terminate called without an active exception"), so that training that is complete would end with an error."""
-    create, consumers = BufferedIterator._create_consumer, WeakSet[BackgroundConsumer]()
+    create(self)
+    _consumers.add(self._consumer)
 
-    @wraps(create)
-    def create_and_remember(self: Any) -> None:
-        create(self)
-        consumers.add(self._consumer)
 
-    def stop() -> None:
-        for consumer in consumers:
-            consumer._max_len = 0  # the batch that it is loading is its last
-            while consumer.is_alive():
-                with suppress(queue.Empty):  # it waits until there is room for the batch
-                    consumer._queue.get_nowait()
-                consumer.join(0.01)
-
-    BufferedIterator._create_consumer = create_and_remember
-    atexit.register(stop)
+@atexit.register
+def _stop_loading() -> None:
+    for consumer in _consumers:
+        consumer._max_len = 0  # the batch that it is loading is its last
+        while consumer.is_alive():
+            with suppress(queue.Empty):  # it waits until there is room for the batch
+                consumer._queue.get_nowait()
+            consumer.join(0.01)

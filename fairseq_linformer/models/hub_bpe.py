@@ -60,6 +60,11 @@ class HubTokenizerMixin:
     """``from_pretrained`` of fairseq's RoBERTa, with the tokenizer of the checkpoint's folder."""
 
     @classmethod
+    def hub_models(cls) -> dict[str, str]:
+        """No models to download."""
+        return {}
+
+    @classmethod
     def from_pretrained(cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", bpe=None, **kwargs):
         """fairseq's RoBERTa hub interface around a checkpoint of this model.
 

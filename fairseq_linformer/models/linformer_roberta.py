@@ -77,10 +77,6 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         super(RobertaModel, cls).add_args(parser)
 
     @classmethod
-    def hub_models(cls) -> dict[str, str]:
-        return {}
-
-    @classmethod
     def build_model(cls, cfg, task):
         args = resolve_options(cfg, task.max_positions())
         encoder = LinformerRobertaEncoder(args, task.source_dictionary)
@@ -167,6 +163,8 @@ class LinformerRobertaEncoder(RobertaEncoder):
             layer_norm=LayerNorm,  # apex's if apex and a GPU are available
             embedding_noise=noisy(nn.Linear(width, width, bias=False)) if args.quant_noise_pq > 0 else None,
         )
+        # Each group would add its own quantization noise to the weights, and be compiled for its own sizes.
+        encoder.use_length_groups = args.quant_noise_pq == 0 and not args.compile
         if args.compile:
             from torch._dynamo import config  # it takes seconds
 
@@ -198,11 +196,7 @@ class LinformerRobertaEncoder(RobertaEncoder):
 
     def extract_features(self, src_tokens, return_all_hiddens=False, positions=None, token_embeddings=None, **unused):
         """Features (B, n, d) of tokens (B, n), or (B, m, d) with ``positions`` (B, m)."""
-        # Each group would add its own quantization noise to the weights, and be compiled for its own sizes.
-        use_length_groups = self.args.quant_noise_pq == 0 and not self.args.compile
-        x, hiddens = self.sentence_encoder(
-            src_tokens, positions, return_all_hiddens, token_embeddings, use_length_groups=use_length_groups
-        )
+        x, hiddens = self.sentence_encoder(src_tokens, positions, return_all_hiddens, token_embeddings)
         # fairseq expects hidden states as (n, B, d).
         return x, {"inner_states": hiddens and [h.transpose(0, 1) for h in hiddens]}
 

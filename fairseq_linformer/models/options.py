@@ -14,12 +14,11 @@ from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from omegaconf import ListConfig, OmegaConf
 
 from ..config import PROBABILITY, HeadConfig, LinformerConfig, check_values, setting
-from ..projected_dim import format_projected_dim, parse_projected_dim
+from ..projected_dim import Dim, format_projected_dim
 from . import authors_plugin
 from .shapes import PADDING_IDX
 
-_DICTIONARY_FIELDS = ("vocab_size", "padding_idx")
-_ENCODER_FIELDS = [f for f in fields(LinformerConfig) if f.name not in _DICTIONARY_FIELDS]
+_ENCODER_FIELDS = [f for f in fields(LinformerConfig) if f.name not in ("vocab_size", "padding_idx")]
 OPTION_NAMES = {f.name: f.metadata.get("fairseq", f.name) for f in _ENCODER_FIELDS}
 """Field of ``LinformerConfig`` -> option of fairseq."""
 
@@ -134,11 +133,9 @@ def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
     args.sharing = args.sharing or LinformerConfig.sharing
     if args.projected_dim is None:
         args.projected_dim = ARCHITECTURES[arch]["projected_dim"]
-    args.checkpoint_activations = args.checkpoint_activations or args.offload_activations
-    to_linformer_config(args, PADDING_IDX + 1, PADDING_IDX)  # validates the shape
-    args.projected_dim = format_projected_dim(
-        parse_projected_dim(args.projected_dim, args.encoder_layers, args.encoder_attention_heads)
-    )
+    config = to_linformer_config(args, PADDING_IDX + 1, PADDING_IDX)  # validates the shape
+    args.checkpoint_activations = config.checkpoint_activations
+    args.projected_dim = format_projected_dim(config.projected_dims)
     if isinstance(task_positions, int) and task_positions > args.max_positions:
         raise ValueError(
             f"max_positions must be at least the length of the task's samples ({task_positions}; tokens_per_sample), "
@@ -150,11 +147,11 @@ def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
     if args.compile and (args.quant_noise_pq or args.quant_noise_scalar or args.offload_activations):
         raise ValueError("compile must be False with quantization noise or offload_activations, got True")
     if args.encoder_layers_to_keep:
-        _keep_layers(args)
+        _keep_layers(args, config.projected_dims)
     return args
 
 
-def _keep_layers(args: Namespace) -> None:
+def _keep_layers(args: Namespace, dims: list[Dim]) -> None:
     """Set ``encoder_layers`` and ``projected_dim`` to the kept layers, and ``encoder_layers_before``."""
     parts = args.encoder_layers_to_keep.split(",")
     allowed = [str(i) for i in range(args.encoder_layers)]
@@ -163,7 +160,6 @@ def _keep_layers(args: Namespace) -> None:
             f"encoder_layers_to_keep must be increasing layer numbers between 0 and {args.encoder_layers - 1}, "
             f"separated by commas, got {args.encoder_layers_to_keep!r}"
         )
-    dims = parse_projected_dim(args.projected_dim, args.encoder_layers, args.encoder_attention_heads)
     args.projected_dim = format_projected_dim([dims[int(part)] for part in parts])
     args.encoder_layers_before = args.encoder_layers
     args.encoder_layers = len(parts)

@@ -30,10 +30,6 @@ class RobertaEpsModel(HubTokenizerMixin, RobertaModel):
         parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help=note)
 
     @classmethod
-    def hub_models(cls) -> dict[str, str]:
-        return {}
-
-    @classmethod
     def build_model(cls, args: Any, task: Any) -> "RobertaEpsModel":
         _set_architecture_defaults(args)
         model: RobertaEpsModel = super().build_model(args, task)

@@ -75,15 +75,12 @@ def max_positions(state: dict[str, Tensor]) -> int:
 
 
 def upgrade_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Rename the entries of an older state dict to those of fairseq 0.12, as its own models do, and drop
-    ``OLD_BUFFERS``.
+    """Rename the entries of an older state dict to those of fairseq 0.12, as its own models do.
 
     roberta.base and roberta.large name the encoder ``decoder``, and hold queries, keys and values in one matrix.
     """
     new = {}
     for key, value in state.items():
-        if key in OLD_BUFFERS:
-            continue
         key = re.sub(r"^decoder\.", "encoder.", key).replace(".emb_layer_norm.", ".layernorm_embedding.")
         joint = re.fullmatch(r"(.*\.self_attn\.)in_proj_(weight|bias)", key)
         if joint is None:

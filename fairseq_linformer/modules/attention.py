@@ -26,7 +26,6 @@ from .local_window import (
     attend_locally_at,
     attention_dtype,
     find_neighbors,
-    gathers_outputs,
     masked_score,
 )
 from .order import Order, cheapest_order, exported_order
@@ -117,8 +116,12 @@ class LinearMultiheadAttention(nn.Module):
         return E.geometry(), F_.geometry(), self.local_window, gathers_windows, self._dropout > 0
 
     def _attends_at_all(self, n: int, positions: Tensor | None, need_weights: bool = False) -> bool:
-        """Whether to attend with a local window at all positions, also if only some are read."""
-        return not need_weights and (positions is None or gathers_outputs(positions.size(1), n, self.local_window))
+        """Whether to attend with a local window at all positions, also if only some are read, because copies of the
+        neighbors of each would be more than twice as large as the input."""
+        if need_weights or positions is None:
+            return not need_weights
+        # An exported graph has no branches.
+        return not torch.compiler.is_exporting() and positions.size(1) * (2 * self.local_window + 1) > 2 * n
 
     def masks(
         self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None, need_weights: bool = False
@@ -182,13 +185,11 @@ class LinearMultiheadAttention(nn.Module):
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
         # Keys in reach are computed from the input, so projecting keys costs less than projecting the input.
         orders = (Order.KEYS,) if self.local_window else E.orders
-        num_reached = E.num_reached(n)
         if order is None and torch.compiler.is_exporting():
             order = exported_order(num_reached_by_one=E.num_reached(1), among=orders)
         elif order is None:
-            order = cheapest_order(
-                q.size(2), n, num_reached, self.embed_dim, self.num_heads, separate_values=F_ is not E, among=orders
-            )
+            k, d, H = E.num_reached(n), self.embed_dim, self.num_heads
+            order = cheapest_order(q.size(2), n, k, d, H, separate_values=F_ is not E, among=orders)
 
         weights: Tensor | None
         reduce_keys: Reduce = partial(E.reduce, value=E_value, padding_mask=padding_mask, scale=masks.E_scale)

@@ -30,6 +30,9 @@ class LinformerLayers(nn.Module):
     """
 
     config: LinformerConfig
+    use_length_groups = True
+    """Run sentences of similar length together if this saves time (``length_groups.py``), with one call of each layer
+    per group. False for hooks that need the whole batch."""
 
     def _build_layers(self, config: LinformerConfig, linear: LinearFactory, layer_norm: LayerNormFactory) -> None:
         self.config = config
@@ -53,19 +56,19 @@ class LinformerLayers(nn.Module):
         padding_mask: Tensor | None,
         positions: Tensor | None = None,
         hiddens: list[Tensor] | None = None,
-        use_length_groups: bool = True,
     ) -> Tensor:
         """The features, (B, m or n, d).
 
         Args:
             embed: returns the input of the first layer, (B, n, d). Whoever keeps it, keeps it in memory.
             padding_mask: (B, n), True at padding; None without padding.
-            hiddens: the input of the first layer and the output of each are appended to it. Not with ``positions``.
-            positions, use_length_groups: as for ``LinformerEncoder``.
+            positions: as for ``LinformerEncoder``.
+            hiddens: the input of the first layer and the output of each are appended to it. Not with ``positions``, and
+                without length groups.
         """
         projection = None if self.E is None else self.E()
         layers = self._select_layers()
-        groups = self._find_groups(layers, padding_mask) if use_length_groups and hiddens is None else []
+        groups = self._find_groups(layers, padding_mask) if self.use_length_groups and hiddens is None else []
         if groups:
             assert padding_mask is not None
             x = self._run_in_groups(groups, layers, embed(), padding_mask, projection, positions)
@@ -188,7 +191,6 @@ class LinformerEncoder(LinformerLayers):
         token_embeddings: Tensor | None = None,
         padding_mask: Tensor | None = None,
         padded: bool | None = None,
-        use_length_groups: bool = True,
     ) -> tuple[Tensor, list[Tensor] | None]:
         """
         Args:
@@ -199,9 +201,6 @@ class LinformerEncoder(LinformerLayers):
             token_embeddings: (B, n, d), used instead of the embeddings of ``tokens``.
             padding_mask: (B, n), True at padding; None to mask ``padding_idx``.
             padded: whether there is padding; None to read it from the mask, which synchronizes with the GPU.
-            use_length_groups: run sentences of similar length together if this saves time (``length_groups.py``), with
-                one call of each layer per group; False for hooks that need the whole batch. No effect with
-                ``return_all_hiddens``.
 
         Returns:
             (B, m or n, d) features, and a list of (B, n, d) hidden states or None. Values at padded positions are
@@ -213,7 +212,7 @@ class LinformerEncoder(LinformerLayers):
         mask = padding_mask if (padding_mask.any() if padded is None else padded) else None
         embed = partial(self.embed, tokens, padding_mask, token_embeddings)
         hiddens: list[Tensor] | None = [] if return_all_hiddens else None
-        return self._encode(embed, mask, positions, hiddens, use_length_groups), hiddens
+        return self._encode(embed, mask, positions, hiddens), hiddens
 
     def embed(self, tokens: Tensor, padding_mask: Tensor, token_embeddings: Tensor | None = None) -> Tensor:
         """Token plus position embeddings, after norm and dropout: (B, n, d)."""

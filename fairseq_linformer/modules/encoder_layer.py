@@ -16,7 +16,7 @@ from .linear import AnyProjection, HeadProjections, LinearProjection
 from .pooling import Convolution, MaxPool, MeanPool
 from .projection import Projection
 from .rate import default_lr_scale
-from .windows import ceil_div, graded_singletons
+from .windows import ceil_div, round_singletons
 
 LayerNormFactory = Callable[[int, float], nn.Module]
 """Builds a norm from its width and epsilon."""
@@ -146,7 +146,7 @@ def _build_projection(config: LinformerConfig, k: int, heads: int | None, layer:
     if is_convolution:
         return Convolution(n, k, config.embed_dim // config.attention_heads, heads, lr_scale, frozen, init)
     if init == "graded":
-        singletons, init = graded_singletons(k), config.default_init
+        singletons, init = round_singletons(k // 2), config.default_init
     if init == "staggered":
         init = "overlap" if which == "E" and config.has_separate_values else "average"
         delay = 0.5 if layer % 2 else 0.0

@@ -63,16 +63,12 @@ class LinearProjection(LearnedProjection):
         self.register_buffer("windows", torch.tensor(delay))
         # One matrix per head cannot project the input without doing so H times.
         self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
-        self.overlaps = init == "overlap" and self.layout is not None
+        self.overlaps = init == "overlap"
         if self.layout is not None:
             self.window_options[1] += self.overlaps
             self.set_(self.layout.triangle() if self.overlaps else self.layout.average())
         else:
             self.set_(torch.stack([initial_matrix(init, k, n) for _ in range(heads or 1)]).reshape(shape))
-
-    def read_options(self) -> None:
-        super().read_options()
-        self.overlaps = round(float(self.window_options[1])) == 2
 
     def _read_windows(self, singletons: int) -> Windows | None:
         return read_windows(float(self.windows), self.k, self.n, singletons)
@@ -82,9 +78,6 @@ class LinearProjection(LearnedProjection):
             # All rows of a plain matrix are attended to, regardless of its origin.
             state_dict.setdefault(prefix + "windows", torch.tensor(NO_WINDOWS))
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def geometry(self) -> tuple[Any, ...]:
-        return *super().geometry(), self.overlaps
 
     def reached(self, matrix: Tensor, n: int | None) -> Tensor:
         return matrix if n is None else matrix[..., : self.num_reached(n), :n]
@@ -114,7 +107,7 @@ class LinearProjection(LearnedProjection):
             scale = (1 / share.masked_fill(share == 0, 1)).unsqueeze(-1)
         else:
             counts = self.layout.counts(n, padding_mask, x.device)  # (B or 1, k')
-            sizes = self.layout.sizes(x.device)[: counts.size(1)]
+            sizes = self.layout.edges(x.device).diff()[: counts.size(1)]
             scale = (sizes.to(x.dtype) / counts.clamp(min=1)).unsqueeze(-1)
         return scale
 
@@ -161,12 +154,11 @@ class HeadProjections(nn.Module):
         return torch.cat(torch.broadcast_tensors(*biases), 1)  # (B or 1, H, m or 1, k')
 
     def reduce(
-        self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Any = None
+        self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None, scale: Sequence[Tensor | None]
     ) -> Tensor:
         max_reached = self.num_reached(x.size(1))
         parts = x.chunk(len(self.heads), -1)  # (B, n, d_h) each
-        scales = scale or self.row_scale(x, padding_mask)
-        reduced = [head.reduce(part, head(), padding_mask, s) for head, part, s in zip(self.heads, parts, scales)]
+        reduced = [head.reduce(part, head(), padding_mask, s) for head, part, s in zip(self.heads, parts, scale)]
         return torch.cat([F.pad(r, (0, 0, 0, max_reached - r.size(1))) for r in reduced], -1)
 
 

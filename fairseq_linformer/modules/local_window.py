@@ -55,16 +55,15 @@ class Neighbors(NamedTuple):
     Attributes:
         reach: w.
         is_fused: use fused attention, which does not keep the weights in memory.
-        positions: (c S,), the positions around each chunk, those outside the input clamped; None if
-            ``attend_in_window`` is used.
-        mask: (B or 1, 1, c, C, S), ``masked_score`` at keys out of reach, outside the input or at padding, else 0; None
-            if ``attend_in_window`` is used.
+        positions: (c S,), the positions around each chunk, those outside the input clamped.
+        mask: (B or 1, 1, c, C, S), ``masked_score`` at keys out of reach, outside the input or at padding, else 0. Both
+            are tensors, or None if ``attend_in_window`` is used.
     """
 
     reach: int
     is_fused: bool
-    positions: Tensor | None = None
-    mask: Tensor | None = None
+    positions: Any = None
+    mask: Any = None
 
 
 def find_neighbors(
@@ -175,14 +174,6 @@ def attend_locally_at(
     return far @ projected[1] + (near.unsqueeze(-2) @ values).squeeze(-2), weights.roll(num_projected, -1)
 
 
-def gathers_outputs(num_positions: int, n: int, reach: int) -> bool:
-    """Whether to attend at all positions and gather the outputs of some, because copies of the neighbors of each would
-    be more than twice as large as the input."""
-    if reach == 0 or torch.compiler.is_exporting():  # an exported graph has no branches
-        return False
-    return num_positions * (2 * reach + 1) > 2 * n
-
-
 class _MergedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -258,7 +249,7 @@ def _attend_unfused(
     dropout: float,
 ) -> Tensor:
     """Attention with all weights in memory: for dropout on a CPU, exported graphs, and what no kernel supports."""
-    mask, n, num_projected = _mask_of(neighbors), q.size(2), projected_keys.size(2)
+    mask, n, num_projected = neighbors.mask, q.size(2), projected_keys.size(2)
     q = q / math.sqrt(q.size(-1))
     far = q @ projected_keys.transpose(-2, -1) + bias  # (B, H, n, k')
     near = _to_chunks(q, neighbors) @ _to_neighbors(keys, neighbors).transpose(-2, -1) + mask
@@ -272,7 +263,7 @@ def _attend_unfused(
 
 def _to_chunks(x: Tensor, neighbors: Neighbors) -> Tensor:
     """(B, H, n, width) to (B, H, c, C, width), with zeros after the end."""
-    c, C = _mask_of(neighbors).shape[2:4]
+    c, C = neighbors.mask.shape[2:4]
     missing = c * C - x.size(2)
     # F.pad copies even without padding. An exported graph has no branches.
     padded = F.pad(x, (0, 0, 0, missing)) if torch.compiler.is_exporting() or missing else x
@@ -287,10 +278,9 @@ def _from_chunks(x: Tensor, n: int) -> Tensor:
 
 def _to_neighbors(x: Tensor, neighbors: Neighbors) -> Tensor:
     """The S positions around each chunk: (B, H, n, d_h) to (B, H, c, S, d_h). Those outside the input are masked."""
-    c, C, S = _mask_of(neighbors).shape[2:]
+    c, C, S = neighbors.mask.shape[2:]
     if C == S:
         return x.unsqueeze(2)
-    assert neighbors.positions is not None
     chunks: Tensor = x.transpose(1, 2).index_select(1, neighbors.positions).unflatten(1, (c, S))
     return chunks.permute(0, 3, 1, 2, 4)
 
@@ -298,7 +288,7 @@ def _to_neighbors(x: Tensor, neighbors: Neighbors) -> Tensor:
 def _add_neighbors(x: Tensor, n: int, neighbors: Neighbors) -> Tensor:
     """The transpose of ``_to_neighbors``: the sum of the chunks' gradients of each position, (B, H, n, d_h)."""
     B, H, c, S, d_h = x.shape
-    C = _mask_of(neighbors).size(3)
+    C = neighbors.mask.size(3)
     if C == S:
         return x.squeeze(2)
     parts = ceil_div(S, C)
@@ -316,13 +306,8 @@ def _to_batch(x: Tensor) -> Tensor:
 
 def _from_batch(x: Tensor, neighbors: Neighbors) -> Tensor:
     """The inverse of ``_to_batch``."""
-    chunks: Tensor = x.unflatten(0, (-1, _mask_of(neighbors).size(2)))
+    chunks: Tensor = x.unflatten(0, (-1, neighbors.mask.size(2)))
     return chunks.transpose(1, 2)
-
-
-def _mask_of(neighbors: Neighbors) -> Tensor:
-    assert neighbors.mask is not None
-    return neighbors.mask
 
 
 # The kernels

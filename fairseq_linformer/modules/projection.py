@@ -34,8 +34,8 @@ class Projection(nn.Module):
 
     Like the start of a matrix, its windows belong to the weights: rows of E stay those of the windows that it was
     trained with, whatever ``projection_init`` of the model that loads it. The buffer ``window_options`` has the number
-    of singletons and whether the corrections are on: always in a new projection with windows, never in the authors'
-    matrices and in those of version 0.2, which lack the buffer.
+    of singletons and whether the corrections are on (a fill of 2: with overlapping windows): always in a new projection
+    with windows, never in the authors' matrices and in those of version 0.2, which lack the buffer.
 
     Calling the module returns its matrix or kernel, or None if it has none. The caller passes it to ``reduce``, so that
     layers which share a projection compute it once.
@@ -48,6 +48,7 @@ class Projection(nn.Module):
         orders: supported orders of multiplication.
         layout: the windows in use; None without windows.
         fills, proportional: whether fill and proportional attention are on.
+        overlaps: whether the windows overlap, those of a matrix (``Windows.triangle``).
     """
 
     orders: tuple[Order, ...] = (Order.KEYS,)
@@ -57,8 +58,9 @@ class Projection(nn.Module):
         super().__init__()
         self.n, self.k = n, k
         self.layout, self.fills, self.proportional = windows, True, windows is not None
+        self.overlaps = False
         # Floats, so that fairseq can average checkpoints.
-        options = [float(windows.singletons if windows is not None else 0), float(self.fills), float(self.proportional)]
+        options = [0.0, 1.0, 0.0] if windows is None else [float(windows.singletons), 1.0, 1.0]
         self.register_buffer("window_options", torch.tensor(options))
 
     def forward(self, n: int | None = None) -> Tensor | None:
@@ -74,7 +76,8 @@ class Projection(nn.Module):
         # Python numbers, because reading a tensor in forward would synchronize with a GPU and break a graph.
         singletons, fill, counted = map(round, self.window_options.tolist())
         self.layout = self._read_windows(singletons)
-        self.fills, self.proportional = fill > 0, counted > 0 and self.layout is not None
+        self.fills, self.overlaps = fill > 0, fill == 2
+        self.proportional = counted > 0 and self.layout is not None
 
     def _read_windows(self, singletons: int) -> Windows | None:
         return Windows(self.k, self.n, 0, singletons)
@@ -95,7 +98,7 @@ class Projection(nn.Module):
         """What ``bias`` and ``row_scale`` depend on besides the input: equal ones have equal masks."""
         # Numbers, because PyTorch's compiler does not hash other objects.
         windows = () if self.layout is None else (self.layout.offset, self.layout.singletons)
-        return type(self).__name__, self.n, self.k, windows, self.fills, self.proportional
+        return type(self).__name__, self.n, self.k, windows, self.fills, self.overlaps, self.proportional
 
     def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor | None:
         """The factor of each row that compensates for missing tokens, (B or 1, k' or 1, 1); None for 1. ``x`` is read
@@ -130,18 +133,14 @@ class Projection(nn.Module):
             counts = counts.clamp(max=1)
         return counts.to(torch.promote_types(x.dtype, torch.float32)).log().unsqueeze(1)
 
-    def reduce(
-        self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Tensor | None = None
-    ) -> Tensor:
+    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None, scale: Tensor | None) -> Tensor:
         """Project positions: (B, n, d), zero at padding, to (B, k', d).
 
         Args:
             value: the return value of ``forward``.
-            scale: the return value of ``row_scale``; None to compute it.
+            scale: the return value of ``row_scale``.
         """
         reduced = self.reduce_unscaled(x, value, padding_mask)
-        if scale is None:
-            scale = self.row_scale(x, padding_mask)
         return reduced if scale is None else reduced * scale
 
     def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
@@ -172,7 +171,6 @@ class LearnedProjection(Projection):
 
     def __init__(self, n: int, k: int, windows: Windows | None, shape: tuple[int, ...], lr_scale: float, frozen: bool):
         super().__init__(n, k, windows)
-        self.lr_scale = lr_scale
         self.is_plain = frozen or (windows is None and lr_scale == 1)
         parameter = nn.Parameter(torch.zeros(shape), requires_grad=not frozen)
         if self.is_plain:

@@ -88,10 +88,6 @@ class Windows:
         reached: int = torch.sym_max(1, torch.sym_min(n, p + num_regular))
         return reached
 
-    def sizes(self, device: torch.device | None = None) -> Tensor:
-        """(k,): the number of positions of each window."""
-        return self.edges(device).diff()
-
     def average(self) -> Tensor:
         """The (k, N) matrix whose row i averages window i. With k = N it is the identity: the Linformer is a
         Transformer."""
@@ -180,11 +176,6 @@ class Windows:
         if torch.compiler.is_exporting():  # ONNX has no index_reduce; scatter_reduce takes twice as long
             return highest.scatter_reduce(1, indices.view(1, -1, 1).expand(B, n, d), x, "amax", include_self=False)
         return highest.index_reduce(1, indices, x, "amax", include_self=False)
-
-
-def graded_singletons(k: int) -> int:
-    """Number of singletons of ``graded`` windows: k / 2."""
-    return round_singletons(k // 2)
 
 
 def round_singletons(number: int) -> int:

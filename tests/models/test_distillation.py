@@ -253,7 +253,7 @@ def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     ):
         train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
     unmasked = ["--unmasked", "--logits-weight", 0, "--task-weight", 0]
-    with pytest.raises(ValueError, match="must be above 0 .* 2 layers of width 24"):
+    with pytest.raises(ValueError, match="hidden_weight, pooled_weight, .* must be above 0 .* 2 layers of width 24"):
         train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
 
 

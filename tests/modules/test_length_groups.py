@@ -1,5 +1,6 @@
 """Groups of similar length: the cheapest ones, and the same features and gradients as those of the whole batch."""
 
+from copy import deepcopy
 from itertools import combinations, pairwise
 
 import pytest
@@ -49,6 +50,13 @@ def test_each_sentence_is_in_a_group_that_holds_it(n):
         assert all(ends[row] <= length for row in rows) and max(ends[row] for row in rows) > length - step
 
 
+def whole(encoder):
+    """The encoder without groups."""
+    copied = deepcopy(encoder)
+    copied.use_length_groups = False
+    return copied
+
+
 def count_calls(encoder, tokens, **options):
     calls = []
     hook = encoder.layers[0].register_forward_hook(lambda *_: calls.append(1))
@@ -57,9 +65,9 @@ def count_calls(encoder, tokens, **options):
     return len(calls)
 
 
-def run(encoder, tokens, positions, **options):
+def run(encoder, tokens, positions):
     """Features of real tokens and their gradients."""
-    features, _ = encoder(tokens, positions, **options)
+    features, _ = encoder(tokens, positions)
     is_read = tokens.ne(1) if positions is None else torch.ones(positions.shape, dtype=torch.bool)
     features = features * is_read.unsqueeze(-1)
     return features, torch.autograd.grad(features.square().sum(), [*encoder.parameters()], allow_unused=True)
@@ -84,8 +92,8 @@ def test_features_and_gradients_are_those_of_the_whole_batch(options, reads_all,
     positions = None if reads_all else torch.tensor([[0, length - 1] for length in LENGTHS])
     assert count_calls(encoder, tokens) > 1
     ours, gradients = run(encoder, tokens, positions)
-    whole, expected = run(encoder, tokens, positions, use_length_groups=False)
-    torch.testing.assert_close(ours, whole)
+    theirs, expected = run(whole(encoder), tokens, positions)
+    torch.testing.assert_close(ours, theirs)
     for a, b in zip(gradients, expected):
         assert (a is None) == (b is None)
         if a is not None:
@@ -97,9 +105,7 @@ def test_positions_after_the_end_of_a_group(monkeypatch):
     monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 1)
     encoder, tokens = build().eval(), batch()
     positions = torch.tensor([[0, 11]] * len(LENGTHS))
-    torch.testing.assert_close(
-        encoder(tokens, positions)[0][:, 0], encoder(tokens, positions, use_length_groups=False)[0][:, 0]
-    )
+    torch.testing.assert_close(encoder(tokens, positions)[0][:, 0], whole(encoder)(tokens, positions)[0][:, 0])
 
 
 def test_when_a_batch_runs_whole(monkeypatch):
@@ -134,7 +140,7 @@ def test_traced_batches_and_those_of_several_ranks_run_whole(monkeypatch):
     encoder, tokens = build(projection="random").eval(), batch()
     other = tokens.flip(0)
     traced = torch.jit.trace(Features(encoder), tokens, check_trace=False)
-    torch.testing.assert_close(traced(other), encoder(other, use_length_groups=False)[0])
+    torch.testing.assert_close(traced(other), whole(encoder)(other)[0])
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     assert count_calls(encoder, tokens) == 1
@@ -145,6 +151,6 @@ def test_masks_and_positions_of_all_sentences(monkeypatch):
     monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 0)
     encoder, tokens = build().eval(), batch()
     mask, positions = tokens[1:2].eq(1), torch.tensor([[0, 2]])
-    whole = encoder(tokens, padding_mask=mask, use_length_groups=False)[0]
-    torch.testing.assert_close(encoder(tokens, padding_mask=mask)[0][:, :3], whole[:, :3])
+    expected = whole(encoder)(tokens, padding_mask=mask)[0][:, :3]
+    torch.testing.assert_close(encoder(tokens, padding_mask=mask)[0][:, :3], expected)
     torch.testing.assert_close(encoder(tokens, positions)[0], encoder(tokens, positions.expand(8, -1))[0])

@@ -24,6 +24,11 @@ def test_columns_and_heads():
     assert torch.equal(E(), matrix.expand(2, 3, 6))
 
 
+def reduce(E, x, padding_mask=None):
+    """The projected positions, as attention computes them."""
+    return E.reduce(x, E(), padding_mask, E.row_scale(x, padding_mask))
+
+
 def trained(**options):
     """A projection that has gone some way from where it started."""
     E = LinearProjection(6, 3, **options)
@@ -38,7 +43,7 @@ def test_loading_keeps_the_matrix_whatever_the_scale(mine, theirs):
     state = {key: value.clone() for key, value in saved.state_dict().items()}
     loaded.load_state_dict(state)
     torch.testing.assert_close(loaded(), saved())
-    assert loaded.lr_scale == mine and (mine == 1 or float(loaded.scale) == pytest.approx(mine))
+    assert float(loaded.scale) == pytest.approx(mine)
     # The checkpoint is left as it was.
     assert all(torch.equal(value, saved.state_dict()[key]) for key, value in state.items())
     if mine == theirs:  # every bit is as it was: training goes on as if it had not stopped
@@ -76,12 +81,12 @@ def test_starts(init, std):
 
 def test_pools_by_hand():
     x = torch.tensor([[1.0, 5.0, -2.0, -4.0, -6.0]]).unsqueeze(-1)  # of an input of up to 6: positions 0, 1-2, 3-5
-    assert MeanPool(6, 3).reduce(x).flatten().tolist() == [1, 1.5, -5]
-    assert MaxPool(6, 3).reduce(x).flatten().tolist() == [1, 5, -4]
+    assert reduce(MeanPool(6, 3), x).flatten().tolist() == [1, 1.5, -5]
+    assert reduce(MaxPool(6, 3), x).flatten().tolist() == [1, 5, -4]
     padding = torch.tensor([[False, False, True, True, True]])
     x = x.masked_fill(padding.unsqueeze(-1), 0)
-    assert MeanPool(6, 3).reduce(x, None, padding).flatten().tolist() == [1, 5, 0]
-    assert MaxPool(6, 3).reduce(x, None, padding).flatten().tolist() == [1, 5, 0]
+    assert reduce(MeanPool(6, 3), x, padding).flatten().tolist() == [1, 5, 0]
+    assert reduce(MaxPool(6, 3), x, padding).flatten().tolist() == [1, 5, 0]
     assert MaxPool(6, 3).bias(x, padding).flatten().tolist() == [0, 0, -math.inf]
 
 
@@ -99,9 +104,9 @@ def test_the_norm_of_a_projected_sentence_does_not_depend_on_its_length(kind, in
     x = torch.randn(1, 512, 256) if E.layout is None else one.expand(1, 512, 256)
     padding = torch.arange(512).unsqueeze(0)
     for n in (1, 2, 7, 100, 511, 512):
-        norms = [E.reduce(x[:, :n], E()).norm(dim=-1)]
-        norms.append(E.reduce(x * (padding < n).unsqueeze(-1), E(), padding >= n)[:, : E.num_reached(n)].norm(dim=-1))
-        expected = E.reduce(x, E()).norm(dim=-1)
+        norms = [reduce(E, x[:, :n]).norm(dim=-1)]
+        norms.append(reduce(E, x * (padding < n).unsqueeze(-1), padding >= n)[:, : E.num_reached(n)].norm(dim=-1))
+        expected = reduce(E, x).norm(dim=-1)
         for norm in norms:
             if E.layout is None:
                 assert norm.norm().item() == pytest.approx(expected.norm().item(), rel=0.25)
@@ -124,7 +129,7 @@ def test_a_checkpoint_of_version_02_keeps_its_windows(kind):
     assert E.window_options.tolist() == [0, 0, 0]
     x = torch.tensor([[1.0, 3.0, 5.0]]).unsqueeze(-1).expand(1, 3, 4)
     partly = {"linear": 2.5, "conv": 2.5, "mean-pool": 5, "max-pool": 5}[kind]
-    assert E.reduce(x, E())[0, :, 0].tolist() == [2 if kind != "max-pool" else 3, partly]
+    assert reduce(E, x)[0, :, 0].tolist() == [2 if kind != "max-pool" else 3, partly]
     assert E.bias(x, None) is None
     # And what it is loaded into again has them too.
     again = build_projection(LinformerConfig(10, 6, 3, projection=kind, layers=1, attention_heads=2, embed_dim=4))
@@ -135,7 +140,7 @@ def test_a_checkpoint_of_version_02_keeps_its_windows(kind):
 def test_forward_reads_no_tensor():
     """Moving or casting a module replaces its buffers; reading one as a number would synchronize with the GPU."""
     E = LinearProjection(6, 3, delay=0.5).to(torch.bfloat16).to("meta")
-    assert E.reduce(torch.empty(1, 5, 4, device="meta", dtype=torch.bfloat16), E()).shape == (1, 3, 4)
+    assert reduce(E, torch.empty(1, 5, 4, device="meta", dtype=torch.bfloat16)).shape == (1, 3, 4)
 
 
 OPTIMIZERS = {
@@ -172,9 +177,9 @@ def test_the_scale_is_a_learning_rate_for_every_optimizer(optimizer, size):
 def test_the_rate_falls_with_the_fan_in(n, scale):
     assert default_lr_scale(n) == scale
     E = build_projection(LinformerConfig(10, n, 4, layers=1, attention_heads=2, embed_dim=8))
-    assert E.lr_scale == scale
+    assert E.scale == scale
     conv = build_projection(LinformerConfig(10, n, 4, projection="conv", layers=1, attention_heads=2, embed_dim=8))
-    assert conv.lr_scale == default_lr_scale(n // 4)
+    assert conv.scale == default_lr_scale(n // 4)
 
 
 @pytest.mark.parametrize("dtype, most", [(torch.float16, 0.005), (torch.bfloat16, 0.03)])

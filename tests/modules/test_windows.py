@@ -11,7 +11,7 @@ from fairseq_linformer.config import SHARING, LinformerConfig
 from fairseq_linformer.modules import LinearProjection
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.reference import windows
-from fairseq_linformer.modules.windows import Windows, graded_singletons
+from fairseq_linformer.modules.windows import Windows, round_singletons
 
 
 def test_window_averages_by_hand():
@@ -39,7 +39,7 @@ def test_windows_by_counting(N):
     every = itertools.product(range(1, N + 1), (0, 1, 2, N // 2), range(N))
     for k, singletons, offset in {(k, p, offset) for k, p, offset in every if offset < Windows(k, N, 0, p).shortest}:
         layout, expected = Windows(k, N, offset, singletons), windows(k, N, offset, singletons)
-        assert layout.sizes().tolist() == [len(window) for window in expected]
+        assert layout.edges().diff().tolist() == [len(window) for window in expected]
         assert torch.equal((layout.average() > 0).sum(0), torch.ones(N, dtype=torch.long))
         torch.testing.assert_close(layout.average().sum(1), torch.ones(k))
         for n in range(1, N + 1):
@@ -103,9 +103,9 @@ def test_graded(sharing):
     config = LinformerConfig(10, 20, 6, sharing, projection_init="graded", layers=2, attention_heads=2, embed_dim=8)
     for layer, offset in enumerate((0, 0 if sharing == "layerwise" else 2)):
         E = build_projection(config, layer)
-        assert E.layout == Windows(6, 20, offset, 3) and E.layout.sizes().tolist()[:3] == [1, 1, 1]
+        assert E.layout == Windows(6, 20, offset, 3) and E.layout.edges()[:4].tolist() == [0, 1, 2, 3]
         x = torch.randn(2, 3, 8)
-        assert torch.equal(E.reduce(x, E()), x)
+        assert torch.equal(E.reduce(x, E(), None, E.row_scale(x, None)), x)
         loaded = build_projection(replace(config, projection_init=None), layer)
         loaded.load_state_dict(E.state_dict())
         assert (loaded.layout, loaded.overlaps) == (E.layout, E.overlaps)
@@ -113,7 +113,7 @@ def test_graded(sharing):
 
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 512, 514, 1000, 8232])
 def test_half_precision_holds_the_number_of_singletons(k):
-    singletons = graded_singletons(k)
+    singletons = round_singletons(k // 2)
     assert max(1, (k // 2) * 127 / 128) <= singletons <= max(1, k // 2)
     for dtype in (torch.float16, torch.bfloat16):
         assert torch.tensor(singletons).to(dtype) == singletons
