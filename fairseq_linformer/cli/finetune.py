@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ..data.task_sources import HELD_OUT_SHARE, TaskFiles, open_own
 from ..data.tasks import TASKS, Task
+from ..training.arguments import add_runs
 from .parsers import (
     add_columns,
     add_command,
-    add_runs,
     add_tokenizer,
     add_truncation,
     check_task_or_file,

@@ -180,8 +180,3 @@ def add_truncation(parser: Any, default: str | None, note: str = "") -> None:
     parser.add_argument(
         "--truncation", choices=TRUNCATIONS, default=default, help=f"part of an input longer than n to keep{note}"
     )
-
-
-def add_runs(parser: Any, default: str = "runs") -> None:
-    """Add ``--runs``."""
-    parser.add_argument("--runs", default=default, metavar="FOLDER", help="folder that contains the run folders")
