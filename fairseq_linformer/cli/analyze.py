@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .parsers import add_command, add_device, add_subcommands, add_tokenizer, positive, tokenizer_files
+from .parsers import add_command, add_shared, add_subcommands, positive, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -60,10 +60,8 @@ def _add_model(parser) -> None:
         "JSON lines and parquet, otherwise none)"
     )
     add("--sample-break-mode", choices=("none", "eos"), help=breaks)
-    add_device(parser, "cpu")
-    place = "next to the checkpoint"
-    add("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {place})")
-    add_tokenizer(parser, default=place)
+    add_shared(parser, "--device", default="cpu", help="PyTorch device: cpu, cuda, cuda:1, ...")
+    add_shared(parser, "--dictionary", "--tokenizer")
 
 
 def _open(options: argparse.Namespace) -> tuple[Any, int]:

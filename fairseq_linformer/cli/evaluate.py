@@ -7,17 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .parsers import (
-    add_columns,
-    add_command,
-    add_device,
-    add_tokenizer,
-    add_truncation,
-    check_task_or_file,
-    explicit_options,
-    flag_of,
-    tokenizer_files,
-)
+from .parsers import add_command, add_shared, check_task_or_file, explicit_options, flag_of, tokenizer_files
 
 STDOUT = "-"
 Applicable = Mapping[str, Sequence[str]]
@@ -58,30 +48,26 @@ def add_parser(commands) -> None:
     )
     data.add_argument("--perplexity", metavar="DATA-BIN", help="compute masked-LM perplexity on this folder instead")
     parser.add_argument("--split", help="split to evaluate (default: valid)")
-    add_device(parser, note=" (default: cuda if available)")
+    add_shared(parser, "--device")
     parser.add_argument(
         "--max-tokens", type=int, metavar="T", help="maximum tokens per batch (default: 8192, for perplexity 4096)"
     )
     parser.add_argument("--json", metavar="FILE", help="also write the scores to this file, or -")
 
     rows = parser.add_argument_group("tasks and files")
-    rows.add_argument("--source", metavar="hub|PATH", help="hub, or a folder with the official files (default: hub)")
+    add_shared(rows, "--source")
     rows.add_argument(
         "--format",
         choices=("tsv", "csv", "jsonl", "parquet", "text"),
         help="text has an input per line, or a pair separated by a tab (default: by the file name; text for -)",
     )
-    add_columns(rows)
+    add_shared(rows, "--text-column", "--label-column")
     rows.add_argument("--predictions", metavar="FILE", help="write predictions to a .tsv or .jsonl file, or -")
-    rows.add_argument("--head", metavar="NAME", help="classification head (default: the only one)")
-    next_to = "next to CHECKPOINT"
-    rows.add_argument("--dictionary", metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
-    rows.add_argument("--labels", metavar="FILE", help=f"dict.txt of the labels (default: label/dict.txt {next_to})")
-    add_tokenizer(rows, default=next_to)
+    add_shared(rows, "--head", "--dictionary", "--labels", "--tokenizer")
     n = "longest input in tokens, for a model of transformers (default: the model's)"
     rows.add_argument("--max-positions", type=int, metavar="N", help=n)
     long = rows.add_mutually_exclusive_group()
-    add_truncation(long, None, " (default: as in training)")
+    add_shared(long, "--truncation", help="part of an input longer than n to keep (default: as in training)")
     spans = "score longer inputs in spans of n tokens, S tokens apart, and average their logits (default: truncate)"
     long.add_argument("--stride", type=int, metavar="S", help=spans)
 

@@ -5,18 +5,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ..data.task_sources import HELD_OUT_SHARE, TaskFiles, open_own
+from ..data.task_sources import TaskFiles, open_own
 from ..data.tasks import TASKS, Task
 from ..training.arguments import add_runs
-from .parsers import (
-    add_columns,
-    add_command,
-    add_tokenizer,
-    add_truncation,
-    check_task_or_file,
-    reject_options,
-    tokenizer_files,
-)
+from .parsers import add_command, add_shared, check_task_or_file, reject_options, tokenizer_files
 
 FILE_OPTIONS = ("valid", "text_column", "label_column")
 
@@ -56,12 +48,7 @@ def add_parser(commands) -> None:
     data = parser.add_argument_group("data", "Source and tokenizer are used only to prepare a new folder.")
     where = "folder of the prepared data, written if missing (default: data/TASK or data/FILE-CHECKPOINT)"
     data.add_argument("--data", metavar="FOLDER", help=where)
-    data.add_argument("--source", metavar="hub|PATH", help="hub, or a folder with the official files (default: hub)")
-    held_out = f"validation file (default: {100 * HELD_OUT_SHARE:g} %% of the rows of FILE, by the hash of their text)"
-    data.add_argument("--valid", metavar="FILE", help=held_out)
-    add_columns(data)
-    add_tokenizer(data, default="next to CHECKPOINT")
-    add_truncation(data, None, " (default: head)")
+    add_shared(data, "--source", "--valid", "--text-column", "--label-column", "--tokenizer", "--truncation")
     recipe = parser.add_argument_group(
         "recipe", "RoBERTa's by default. Several values, separated by commas, make a grid of all combinations."
     )
