@@ -3,27 +3,26 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .parsers import add_command, add_shared, check_task_or_file, explicit_options, flag_of, tokenizer_files
+from .parsers import add_command, add_shared, check_options, check_task_or_file, explicit_options, tokenizer_files
 
 STDOUT = "-"
-Applicable = Mapping[str, Sequence[str]]
-"""Options, by what they apply to."""
 _ROWS, _TEXT = ("predictions", "max_positions", "head", "dictionary", "labels"), ("stride", "truncation", "tokenizer")
-INPUTS: Applicable = {
-    "--perplexity": ("split", "seed", "tokens_per_sample", "mask_prob"),
+INPUTS: dict[str, Sequence[str]] = {
+    "the text of --perplexity": ("split", "seed", "tokens_per_sample", "mask_prob"),
     "a task": ("source", "split", *_TEXT, *_ROWS),
-    "a prepared folder": ("split", *_ROWS),
+    "prepared data": ("split", *_ROWS),
     "a file": ("format", "text_column", "label_column", *_TEXT, *_ROWS),
 }
-MODELS: Applicable = {
+MODELS: dict[str, Sequence[str]] = {
     "a fairseq checkpoint": ("head", "dictionary", "labels", "truncation", "tokenizer", "device"),
     "a model of transformers": ("max_positions", "device"),
     "an ONNX folder": (),
 }
+"""Options, by what they apply to."""
 
 
 def add_parser(commands) -> None:
@@ -109,7 +108,7 @@ def _evaluate(options: argparse.Namespace) -> str | None:
 def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
     from ..evaluation.perplexity import compute_perplexity
 
-    _check_options(options, INPUTS, "--perplexity", options.perplexity)
+    check_options(options, INPUTS, "the text of --perplexity", options.perplexity)
     settings = explicit_options(options, ("split", "seed", "mask_prob", "max_tokens"))
     positions, device = options.tokens_per_sample, _choose_device(options)
     result = compute_perplexity(options.checkpoint, options.perplexity, positions=positions, device=device, **settings)
@@ -130,18 +129,18 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     from ..evaluation.example_files import STDIN, read_examples
 
     name, split, truncated, total = options.input, options.split or "valid", options.stride is None, None
-    kind = "a task" if name in TASKS else "a prepared folder" if is_prepared(name) else "a file"
+    kind = "a task" if name in TASKS else "prepared data" if is_prepared(name) else "a file"
     if kind == "a file" and name != STDIN and not Path(name).is_file():
         raise ValueError(f"{name} must be a file, or a folder that `prepare` wrote for a task")
-    _check_options(options, INPUTS, kind, name)
-    if kind == "a prepared folder" and not is_fairseq_checkpoint(options.checkpoint):
+    check_options(options, INPUTS, kind, name)
+    if kind == "prepared data" and not is_fairseq_checkpoint(options.checkpoint):
         tokens = f"{name} has fairseq's token IDs, which {options.checkpoint} cannot read"
         raise ValueError(f"{tokens}; pass the task with --source, or a file")
     classifier = _open_classifier(options)
     if kind == "a task":
         published = read_published_rows(TASKS[name], options.source or "hub", split)
         total, rows = len(published), encode_rows(classifier, published, TASKS[name], truncated)
-    elif kind == "a prepared folder":
+    elif kind == "prepared data":
         from ..evaluation.fairseq_classifier import read_prepared_rows
 
         total, rows = read_prepared_rows(classifier, name, split)
@@ -154,14 +153,6 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     return result, format_report(result)
 
 
-def _check_options(options: argparse.Namespace, table: Applicable, kind: str, name: str) -> None:
-    """Raise ValueError if an option is set that applies to another kind of input or model only."""
-    for option in explicit_options(options, sorted({option for known in table.values() for option in known})):
-        if option not in table[kind]:
-            others = ", ".join(other for other, known in table.items() if option in known)
-            raise ValueError(f"{flag_of(option)} applies to {others}, not to {kind} ({name})")
-
-
 def _open_classifier(options: argparse.Namespace) -> Any:
     from ..checkpoints.files import is_fairseq_checkpoint, is_onnx_folder
 
@@ -169,15 +160,15 @@ def _open_classifier(options: argparse.Namespace) -> Any:
     if is_fairseq_checkpoint(checkpoint):
         from ..evaluation.fairseq_classifier import FairseqClassifier  # the others do without fairseq
 
-        _check_options(options, MODELS, "a fairseq checkpoint", checkpoint)
+        check_options(options, MODELS, "a fairseq checkpoint", checkpoint)
         files = explicit_options(options, ("head", "dictionary", "labels", "truncation"))
         return FairseqClassifier(checkpoint, _choose_device(options), tokenizer=tokenizer_files(options), **files)
     from ..evaluation.classifier import OnnxClassifier, TransformersClassifier
 
     if is_onnx_folder(checkpoint):
-        _check_options(options, MODELS, "an ONNX folder", checkpoint)
+        check_options(options, MODELS, "an ONNX folder", checkpoint)
         return OnnxClassifier(checkpoint)
-    _check_options(options, MODELS, "a model of transformers", checkpoint)
+    check_options(options, MODELS, "a model of transformers", checkpoint)
     return TransformersClassifier(checkpoint, _choose_device(options), options.max_positions)
 
 

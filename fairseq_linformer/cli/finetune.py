@@ -8,9 +8,14 @@ from pathlib import Path
 from ..data.task_sources import TaskFiles, open_own
 from ..data.tasks import TASKS, Task
 from ..training.arguments import add_runs
-from .parsers import add_command, add_shared, check_task_or_file, reject_options, tokenizer_files
+from .parsers import add_command, add_shared, check_options, check_task_or_file, tokenizer_files
 
-FILE_OPTIONS = ("valid", "text_column", "label_column")
+INPUTS = {
+    "a task": ("data", "source"),
+    "prepared data": (),
+    "your own file": ("data", "valid", "text_column", "label_column"),
+}
+"""Options, by what they apply to."""
 
 
 def add_parser(commands) -> None:
@@ -136,15 +141,15 @@ def _open_task(options: argparse.Namespace) -> tuple[Task, str | TaskFiles, str]
 
     given, path = options.task, Path(options.task)
     if given in TASKS:
-        reject_options(options, FILE_OPTIONS, f"does not apply to {given}, which is a task")
+        check_options(options, INPUTS, "a task", given)
         return TASKS[given], options.source or "hub", given
     if is_prepared(path):
-        reject_options(options, ("data", "source", *FILE_OPTIONS), f"does not apply to {given}, which is prepared")
+        check_options(options, INPUTS, "prepared data", given)
         if not (task := read_prepared_task(path)):
             raise ValueError(f"{given} does not say its task; pass it, with --data {given}")
         options.data = given
         return task, "hub", path.resolve().name
-    reject_options(options, ("source",), f"does not apply to {given}, whose rows are your own")
+    check_options(options, INPUTS, "your own file", given)
     task, files = open_own(path, options.valid, options.text_column or (), options.label_column)
     return task, files, path.resolve().name if path.is_dir() else path.stem
 

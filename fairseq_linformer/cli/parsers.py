@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,12 +29,17 @@ def explicit_options(options: argparse.Namespace, names: Iterable[str]) -> dict[
     return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
 
 
-def reject_options(options: argparse.Namespace, names: Sequence[str], reason: str) -> None:
-    """Raise ValueError if one of these options is set."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and value is not False and value != []:
-            raise ValueError(f"{flag_of(name)} {reason}")
+def check_options(options: argparse.Namespace, table: Mapping[str, Sequence[str]], kind: str, name: str) -> None:
+    """Raise ValueError if an option is set that applies to another kind of input or model only.
+
+    Args:
+        table: the options that apply to each kind.
+        kind, name: of what the user gave.
+    """
+    for option in explicit_options(options, sorted({option for known in table.values() for option in known})):
+        if option not in table[kind]:
+            others = ", ".join(other for other, known in table.items() if option in known)
+            raise ValueError(f"{flag_of(option)} applies to {others}, not to {name}, which is {kind}")
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
