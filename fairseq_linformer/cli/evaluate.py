@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .parsers import add_command, add_shared, check_options, check_task_or_file, explicit_options, tokenizer_files
+from .parsers import (
+    add_command,
+    add_shared,
+    check_options,
+    check_task_or_file,
+    explicit_options,
+    positive,
+    tokenizer_files,
+)
 
 STDOUT = "-"
 _ROWS, _TEXT = ("predictions", "max_positions", "head", "dictionary", "labels"), ("stride", "truncation", "tokenizer")
@@ -49,7 +57,7 @@ def add_parser(commands) -> None:
     parser.add_argument("--split", help="split to evaluate (default: valid)")
     add_shared(parser, "--device")
     parser.add_argument(
-        "--max-tokens", type=int, metavar="T", help="maximum tokens per batch (default: 8192, for perplexity 4096)"
+        "--max-tokens", type=positive, metavar="T", help="maximum tokens per batch (default: 8192, for perplexity 4096)"
     )
     parser.add_argument("--json", metavar="FILE", help="also write the scores to this file, or -")
 
@@ -84,8 +92,6 @@ def _evaluate(options: argparse.Namespace) -> str | None:
     from ..checkpoints.files import check_new_file, find_checkpoint
     from ..files import write_json
 
-    if options.max_tokens is not None and options.max_tokens < 1:
-        raise ValueError(f"--max-tokens must be at least 1, got {options.max_tokens}")
     outputs = [path for path in (options.predictions, options.json) if path is not None]
     for path in outputs:
         if path != STDOUT:

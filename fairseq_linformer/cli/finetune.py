@@ -8,7 +8,7 @@ from pathlib import Path
 from ..data.task_sources import TaskFiles, open_own
 from ..data.tasks import TASKS, Task
 from ..training.arguments import add_runs
-from .parsers import add_command, add_shared, check_options, check_task_or_file, tokenizer_files
+from .parsers import add_command, add_shared, check_options, check_task_or_file, positive, tokenizer_files
 
 INPUTS = {
     "a task": ("data", "source"),
@@ -59,11 +59,13 @@ def add_parser(commands) -> None:
     )
     rates = "peak learning rate (default: RoBERTa's 1e-5, more for a width below 768)"
     recipe.add_argument("--lr", type=_list_of(float), metavar="LR,...", help=rates)
-    recipe.add_argument("--batch-size", type=_list_of(int), metavar="B,...", help="sentences per update (default: 32)")
+    recipe.add_argument(
+        "--batch-size", type=_list_of(positive), metavar="B,...", help="sentences per update (default: 32)"
+    )
     recipe.add_argument(
         "--seed", type=_list_of(int), metavar="S,...", help="seed of head, dropout and shuffling (default: 1)"
     )
-    recipe.add_argument("--max-epoch", type=int, default=10, metavar="E", help="number of epochs")
+    recipe.add_argument("--max-epoch", type=positive, default=10, metavar="E", help="number of epochs")
     recipe.add_argument(
         "--max-positions",
         type=int,

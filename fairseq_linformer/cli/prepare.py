@@ -9,7 +9,7 @@ from ..data.tasks import OWN, TASKS, Task
 from ..data.tokenizer_files import open_tokenizer_files
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
 from ..files import check_data_path, check_new_folder
-from .parsers import TOKENIZER, add_command, add_shared, add_subcommands
+from .parsers import TOKENIZER, add_command, add_shared, add_subcommands, positive
 
 SOURCE = (
     "file, folder or glob of text (a blank line between documents), JSON lines or parquet, also compressed (.gz, .bz2, "
@@ -54,7 +54,7 @@ def _add_pretraining(subcommands) -> None:
     add("--valid-share", type=float, default=VALID_SHARE, metavar="SHARE", help=share)
     shards = f"number of training shards, at most {MAX_SHARDS}; fairseq reads one per epoch"
     add("--shards", type=int, default=1, metavar="N", help=shards)
-    add("--workers", type=int, metavar="N", help="number of processes (default: one per CPU core)")
+    add("--workers", type=positive, metavar="N", help="number of processes (default: one per CPU core)")
     parser.set_defaults(run=_pretraining)
 
 
@@ -131,7 +131,7 @@ def _add_rows(parser) -> None:
     add_shared(parser, "--truncation", default=TRUNCATIONS[0])
     for split in ("train", "valid"):
         rows = f"rows of {split} to select at random (default: all)"
-        parser.add_argument(f"--{split}-rows", type=int, metavar="R", help=rows)
+        parser.add_argument(f"--{split}-rows", type=positive, metavar="R", help=rows)
     parser.set_defaults(run=_prepare)
 
 

@@ -55,8 +55,6 @@ def prepare_corpus(
         raise ValueError(f"--valid-share must be above 0 and below 1, got {valid_share}")
     if not 1 <= shards <= MAX_SHARDS:
         raise ValueError(f"--shards must be between 1 and {MAX_SHARDS}, got {shards}")
-    if workers is not None and workers < 1:
-        raise ValueError(f"--workers must be at least 1, got {workers}")
     tokenizer = load_tokenizer(tokenizer_files)
     located = [locate_source(parse_source(source)) for source in sources]
     workers = workers or len(os.sched_getaffinity(0))
