@@ -24,18 +24,18 @@ class AttentionModel:
 
     Attributes:
         name: path or hub name.
-        kind: ``roberta`` (a fairseq checkpoint), ``linformer`` or ``transformers``.
+        is_projected: whether the columns of its maps are a Linformer's projected positions.
         module: the module to call.
-        encoder: the LinformerEncoder of the first two kinds, else None. A RoBERTa is loaded as a Linformer with k = n
-            and E = F = identity, because fairseq's own attention returns the mean over heads even with
-            ``need_head_weights``.
+        encoder: the LinformerEncoder of a Linformer or of fairseq's RoBERTa, else None. That RoBERTa is loaded as a
+            Linformer with k = n and E = F = identity, because fairseq's own attention returns the mean over heads even
+            with ``need_head_weights``.
         n: maximum input length in tokens.
         tokenizer: a ``transformers`` tokenizer; None if not loaded.
         bos, eos: token IDs; None where the model has none.
     """
 
     name: str
-    kind: str
+    is_projected: bool
     module: nn.Module
     encoder: LinformerEncoder | None
     n: int

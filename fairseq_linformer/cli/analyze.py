@@ -66,14 +66,16 @@ def _add_model(parser) -> None:
 
 def _open(options: argparse.Namespace) -> tuple[Any, int]:
     """The model, and n."""
-    from ..analysis.commands import resolve_length
     from ..analysis.loading import load_model
     from ..checkpoints.files import find_checkpoint
 
     files = tokenizer_files(options)
     checkpoint = find_checkpoint(options.checkpoint)
     model = load_model(checkpoint, options.device, dictionary=options.dictionary, tokenizer_files=files)
-    return model, resolve_length(model, options.tokens_per_sample)
+    n = model.n if options.tokens_per_sample is None else options.tokens_per_sample
+    if not 3 <= n <= model.n:  # <s>, a token, </s>
+        raise ValueError(f"--tokens-per-sample must be between 3 and {model.n} for {model.name}, got {n}")
+    return model, n
 
 
 def _spectrum(options: argparse.Namespace) -> str:
