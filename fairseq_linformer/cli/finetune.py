@@ -178,7 +178,7 @@ def _report(data: str, task, results, folder: Path, recipes) -> list[str]:
         folder /= recipes[results.index(result)].name
         lines = [*format_table(task, rank_settings(task, results)), f"median run, seed {result['recipe']['seed']}:"]
     for split, scores in result["splits"].items():
-        lines.append(f"{data} {split}: {', '.join(format_headline(task, result, split))}; {scores['rows']:,} rows")
+        lines.append(f"{data} {split}: {', '.join(format_headline(task, scores['scores']))}; {scores['rows']:,} rows")
         lines += [f"{warning}; try another --lr, more epochs or more rows" for warning in warn_of_chance(scores)]
     epoch = "last" if task.valid_is_test else "best"
     return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]
