@@ -68,7 +68,7 @@ def add_parser(commands) -> None:
     recipe.add_argument("--max-epoch", type=positive, default=10, metavar="E", help="number of epochs")
     recipe.add_argument(
         "--max-positions",
-        type=int,
+        type=positive,
         metavar="N",
         help="n, the longest input in tokens; a checkpoint of another n is resized (default: the checkpoint's)",
     )
