@@ -88,11 +88,8 @@ def _load_transformers(name: str, with_tokenizer: bool) -> AttentionModel:
         tokenizer = load_from_transformers(AutoTokenizer, name)
         if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
             raise ValueError(f"{name} has no tokenizer: the one that transformers builds has only special symbols")
-        first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
-        first, last = (
-            tokenizer.bos_token_id if first is None else first,
-            tokenizer.eos_token_id if last is None else last,
-        )
+        first = tokenizer.bos_token_id if tokenizer.cls_token_id is None else tokenizer.cls_token_id
+        last = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
     if module.config.is_encoder_decoder:
         module = module.get_encoder()
     encoder = next((each for each in module.modules() if isinstance(each, LinformerEncoder)), None)
