@@ -6,7 +6,6 @@
 ``loading.load_model`` builds one.
 """
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +59,11 @@ class AttentionModel:
         """
         tokens = tokens.to(next(self.module.parameters()).device)
         with torch.inference_mode():
-            maps = _run_transformers(self.module, tokens) if self.encoder is None else _run(self.encoder, tokens)
+            if self.encoder is None:
+                output = self.module(input_ids=tokens, output_attentions=True, return_dict=True)
+                maps = getattr(output, "attentions", None)
+            else:
+                maps = _run(self.encoder, tokens)
         if not maps or any(each is None or each.dim() != 4 for each in maps):
             raise ValueError(f"{self.name} returns no attention weights; its layers must have softmax attention")
         return [each.float() for each in maps]
@@ -83,13 +86,3 @@ def _run(encoder: LinformerEncoder, tokens: Tensor) -> list[Tensor]:
                 hooks.enter_context(module.register_forward_hook(take_weights))
         encoder(tokens, padded=False, use_length_groups=False)
     return maps
-
-
-def _run_transformers(module: nn.Module, tokens: Tensor) -> Sequence[Tensor] | None:
-    try:
-        output = module(input_ids=tokens, output_attentions=True, return_dict=True)
-    except TypeError as error:
-        if "output_attentions" not in str(error):
-            raise
-        return None
-    return getattr(output, "attentions", None)
