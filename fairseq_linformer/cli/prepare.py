@@ -80,7 +80,7 @@ def _add_sentencepiece(subcommands) -> None:
     )
     _add_text(parser)
     add = parser.add_argument
-    add("--vocab-size", type=int, required=True, metavar="V", help="vocabulary size, <unk> included")
+    add("--vocab-size", type=positive, required=True, metavar="V", help="vocabulary size, <unk> included")
     add("--sample-mib", type=float, default=32, metavar="MIB", help="size of the training sample, in MiB")
     add("--model-type", choices=("bpe", "unigram"), default="bpe", help="sentencepiece model type")
     add("--fold-case", action="store_true", help="treat uppercase letters as lowercase")
