@@ -115,9 +115,8 @@ def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
     from ..evaluation.perplexity import compute_perplexity
 
     check_options(options, INPUTS, "the text of --perplexity", options.perplexity)
-    settings = explicit_options(options, ("split", "seed", "mask_prob", "max_tokens"))
-    positions, device = options.tokens_per_sample, _choose_device(options)
-    result = compute_perplexity(options.checkpoint, options.perplexity, positions=positions, device=device, **settings)
+    settings = explicit_options(options, (*INPUTS["the text of --perplexity"], "max_tokens"))
+    result = compute_perplexity(options.checkpoint, options.perplexity, device=_choose_device(options), **settings)
     rate = result["tokens"] / max(result["seconds"], 1e-9)
     report = (
         f"perplexity {result['perplexity']:.2f} ({result['bits']:.4f} bits per masked token), "

@@ -21,7 +21,7 @@ import torch
 from ..checkpoints.files import LAST, read_checkpoint, training_seconds, write_checkpoint
 from ..checkpoints.to_linformer import from_roberta, resize
 from ..config import PROJECTION_INITS
-from ..evaluation.perplexity import SEED, compute_perplexity
+from ..evaluation.perplexity import compute_perplexity
 from ..fairseq_log import read_split
 from ..files import read_json, write_json
 from ..resources import CONFIGS
@@ -197,7 +197,7 @@ class Trained:
         path = self.folder / PERPLEXITY
         if not path.exists():
             device = "cuda" if torch.cuda.is_available() else "cpu"
-            found = compute_perplexity(self.checkpoint, find_shards(text)[0], seed=SEED, device=device)
+            found = compute_perplexity(self.checkpoint, find_shards(text)[0], device=device)
             write_json(path, found)
         scores: dict[str, float] = read_json(path)
         return scores
