@@ -21,8 +21,8 @@ def root_cause(error: BaseException) -> BaseException:
 
 @contextmanager
 def only_errors(*names: str) -> Iterator[None]:
-    """Let these loggers, or the root logger without names, log errors only, in the block."""
-    loggers = [logging.getLogger(name) for name in names or (None,)]
+    """Let these loggers log errors only, in the block."""
+    loggers = [*map(logging.getLogger, names)]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)

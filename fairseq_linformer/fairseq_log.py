@@ -28,19 +28,3 @@ def read_split(lines: Iterable[str], split: str) -> Iterator[dict[str, float]]:
     for line in lines:
         if (found := parse_line(line)) and found[0] == split:
             yield found[1]
-
-
-def read_curve(lines: Iterable[str], split: str, name: str) -> list[tuple[int, float]]:
-    """Read (update, value) pairs in order of updates; the later value if a restart logged an update again.
-
-    Args:
-        split: ``train_inner`` or ``valid``.
-        name: name of the value, such as ``loss``, without fairseq's prefix ``valid_``.
-    """
-    prefix = "valid_" if split == "valid" else ""
-    value, update = prefix + name, prefix + "num_updates"
-    return sorted(
-        {
-            int(stats[update]): stats[value] for stats in read_split(lines, split) if {value, update} <= set(stats)
-        }.items()
-    )

@@ -21,12 +21,11 @@ FOLDERS = {"plugin": PLUGIN, "configs": CONFIGS, "scripts": SCRIPTS}
 """Folders that ``fairseq-linformer path`` prints."""
 
 
-def find_packaged_file(path: str | Path) -> Path:
-    """``path`` if it exists, else the file of that name in the package's ``configs`` or ``scripts``.
+def find_config(path: str | Path) -> Path:
+    """``path`` if it exists, else the file of that name in the package's ``configs``.
 
-    >>> find_packaged_file("configs/pretrain/base.yaml").is_file()  # in any folder
+    >>> find_config("configs/pretrain/base.yaml").is_file()  # in any folder
     True
     """
     path = Path(path)
-    packaged = CONFIGS.parent / path
-    return packaged if path.parts[:1] in (("configs",), ("scripts",)) and not path.exists() else path
+    return CONFIGS.parent / path if path.parts[:1] == ("configs",) and not path.exists() else path

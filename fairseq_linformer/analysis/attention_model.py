@@ -6,7 +6,6 @@
 ``loading.load_model`` builds one.
 """
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,18 +23,18 @@ class AttentionModel:
 
     Attributes:
         name: path or hub name.
-        kind: ``roberta`` (a fairseq checkpoint), ``linformer`` or ``transformers``.
+        is_projected: whether the columns of its maps are a Linformer's projected positions.
         module: the module to call.
-        encoder: the LinformerEncoder of the first two kinds, else None. A RoBERTa is loaded as a Linformer with k = n
-            and E = F = identity, because fairseq's own attention returns the mean over heads even with
-            ``need_head_weights``.
+        encoder: the LinformerEncoder of a Linformer or of fairseq's RoBERTa, else None. That RoBERTa is loaded as a
+            Linformer with k = n and E = F = identity, because fairseq's own attention returns the mean over heads even
+            with ``need_head_weights``.
         n: maximum input length in tokens.
         tokenizer: a ``transformers`` tokenizer; None if not loaded.
         bos, eos: token IDs; None where the model has none.
     """
 
     name: str
-    kind: str
+    is_projected: bool
     module: nn.Module
     encoder: LinformerEncoder | None
     n: int
@@ -60,7 +59,11 @@ class AttentionModel:
         """
         tokens = tokens.to(next(self.module.parameters()).device)
         with torch.inference_mode():
-            maps = _run_transformers(self.module, tokens) if self.encoder is None else _run(self.encoder, tokens)
+            if self.encoder is None:
+                output = self.module(input_ids=tokens, output_attentions=True, return_dict=True)
+                maps = getattr(output, "attentions", None)
+            else:
+                maps = _run(self.encoder, tokens)
         if not maps or any(each is None or each.dim() != 4 for each in maps):
             raise ValueError(f"{self.name} returns no attention weights; its layers must have softmax attention")
         return [each.float() for each in maps]
@@ -83,13 +86,3 @@ def _run(encoder: LinformerEncoder, tokens: Tensor) -> list[Tensor]:
                 hooks.enter_context(module.register_forward_hook(take_weights))
         encoder(tokens, padded=False)
     return maps
-
-
-def _run_transformers(module: nn.Module, tokens: Tensor) -> Sequence[Tensor] | None:
-    try:
-        output = module(input_ids=tokens, output_attentions=True, return_dict=True)
-    except TypeError as error:
-        if "output_attentions" not in str(error):
-            raise
-        return None
-    return getattr(output, "attentions", None)

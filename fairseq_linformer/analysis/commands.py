@@ -18,13 +18,6 @@ SHARES = (0.8, 0.9, 0.95)
 """``spectrum.json`` has the suggested k for each."""
 
 
-def resolve_length(model: AttentionModel, length: int | None) -> int:
-    """n: ``length``, or the model's maximum input length for None."""
-    if length is not None and not 3 <= length <= model.n:  # <s>, a token, </s>
-        raise ValueError(f"--tokens-per-sample must be between 3 and {model.n} for {model.name}, got {length}")
-    return length or model.n
-
-
 def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: int, out: Path) -> list[Spectrum]:
     """Measure the spectrum on ``number`` sentences of each text, and write the figure, its numbers and all curves to
     ``out``, a new or empty folder, or that of an interrupted run, which is resumed."""
@@ -70,5 +63,5 @@ def draw_attention(model: AttentionModel, text: Sentences, numbers: Sequence[int
         sentence = sentences[number - 1]
         maps = [each[0].cpu().numpy() for each in model.read_maps(torch.tensor([sentence]))]
         title = f"{model.short_name} on {text.name}, sentence {number}: {len(sentence)} tokens"
-        draw_maps(path, maps, model.tokenizer.convert_ids_to_tokens(sentence), title, model.kind == "linformer")
+        draw_maps(path, maps, model.tokenizer.convert_ids_to_tokens(sentence), title, model.is_projected)
     return list(paths.values())

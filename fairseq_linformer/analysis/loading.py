@@ -1,17 +1,16 @@
 """Loads an ``AttentionModel`` from a checkpoint, a folder or the Hugging Face hub."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
-from ..checkpoints.files import find_companions
+from ..checkpoints.files import find_companions, is_fairseq_checkpoint
 from ..checkpoints.models import build_model, open_checkpoint
 from ..checkpoints.to_linformer import to_linformer
 from ..checkpoints.transformers_loading import (
     check_loaded_weights,
+    find_max_positions,
     load_from_transformers,
     load_weights_from_transformers,
 )
@@ -41,10 +40,8 @@ def load_model(
         dictionary, tokenizer_files: of a checkpoint; None for those next to it.
     """
     name = str(name)
-    if os.path.isfile(name):
+    if is_fairseq_checkpoint(name):
         model = _load_checkpoint(Path(name), tokenizer, dictionary, tokenizer_files)
-    elif not os.path.isdir(name) and (name.endswith(".pt") or name.startswith((".", "/")) or name.count("/") > 1):
-        raise ValueError(f"{name} is not a fairseq checkpoint, a transformers folder or a model on the hub")
     elif dictionary or tokenizer_files:
         raise ValueError(f"{name} has its own tokenizer; a dictionary and tokenizer are for fairseq checkpoints")
     else:
@@ -60,8 +57,8 @@ def load_model(
 
 def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: TokenizerFiles | None) -> AttentionModel:
     checkpoint = open_checkpoint(path)
-    kind = "linformer" if has_projections(checkpoint["model"]) else "roberta"
-    if kind == "roberta":
+    is_projected = has_projections(checkpoint["model"])
+    if not is_projected:
         n = max_positions(checkpoint["model"])
         options = {"sharing": "layerwise", "projection": "linear", "projection_init": "average"}
         checkpoint = to_linformer(checkpoint, projected_dim=n, local_window=0, **options)
@@ -73,7 +70,7 @@ def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: Tokeni
         folder = find_companions(path, checkpoint)
         tokenizer, paths = find_tokenizer(folder, encoder.config.max_positions, dictionary, files)
         check_dictionary(paths[DICTIONARY], encoder.config.vocab_size, path)
-    return AttentionModel(str(path), kind, encoder, encoder, encoder.config.max_positions, tokenizer, BOS, EOS)
+    return AttentionModel(str(path), is_projected, encoder, encoder, encoder.config.max_positions, tokenizer, BOS, EOS)
 
 
 def _load_transformers(name: str, with_tokenizer: bool) -> AttentionModel:
@@ -91,23 +88,10 @@ def _load_transformers(name: str, with_tokenizer: bool) -> AttentionModel:
         tokenizer = load_from_transformers(AutoTokenizer, name)
         if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
             raise ValueError(f"{name} has no tokenizer: the one that transformers builds has only special symbols")
-        first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
-        first, last = (
-            tokenizer.bos_token_id if first is None else first,
-            tokenizer.eos_token_id if last is None else last,
-        )
+        first = tokenizer.bos_token_id if tokenizer.cls_token_id is None else tokenizer.cls_token_id
+        last = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
     if module.config.is_encoder_decoder:
         module = module.get_encoder()
     encoder = next((each for each in module.modules() if isinstance(each, LinformerEncoder)), None)
-    kind = "transformers" if encoder is None else "linformer"
-    n = _max_length(module) if encoder is None else encoder.config.max_positions
-    return AttentionModel(name, kind, module, encoder, n, tokenizer, first, last)
-
-
-def _max_length(module: nn.Module) -> int:
-    """n. RoBERTa's position embeddings start with unused rows, up to and including the padding row."""
-    for name, embedding in module.named_modules():
-        if name.endswith("position_embeddings") and isinstance(embedding, nn.Embedding):
-            return embedding.num_embeddings - (0 if embedding.padding_idx is None else embedding.padding_idx + 1)
-    configured: int = getattr(module.config, "max_position_embeddings", None) or 0
-    return configured if configured > 0 else 512  # XLNet has -1
+    n = find_max_positions(module) or 512  # XLNet has no limit
+    return AttentionModel(name, encoder is not None, module, encoder, n, tokenizer, first, last)

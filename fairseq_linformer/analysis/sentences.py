@@ -17,7 +17,6 @@ from ..data.documents import read_documents, split_paragraphs
 from ..data.sources import locate_source, parse_source
 from .attention_model import AttentionModel
 
-BREAK_MODES = ("none", "eos")
 _TOKENIZER_BATCH = 256
 
 
@@ -28,7 +27,7 @@ class Sentences:
         source: as for ``prepare pretraining --source``: a file, folder, pattern or ``hub:NAME``, with options.
         model: its tokenizer and special symbols are used.
         n: tokens per sentence, including special symbols.
-        break_mode: one of ``BREAK_MODES``; None for ``eos`` if the source has rows, otherwise ``none``.
+        break_mode: ``none`` or ``eos``; None for ``eos`` if the source has rows, otherwise ``none``.
         short: also yield shorter sentences.
 
     Attributes:

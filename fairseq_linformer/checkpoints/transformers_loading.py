@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from ..config import LAYERS_LIMIT
 from ..files import read_json
 
@@ -73,6 +75,18 @@ def load_weights_from_transformers(auto_class: Any, name: str, **options: Any) -
     if os.path.isdir(name):
         find_weights(Path(name))
     return load_from_transformers(auto_class, name, use_safetensors=True, **options)
+
+
+def find_max_positions(model: nn.Module) -> int | None:
+    """n of a model of ``transformers``; None if it has no limit.
+
+    The position embeddings of RoBERTa and others start with unused rows, up to and including the padding row.
+    """
+    for name, embedding in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(embedding, nn.Embedding):
+            return embedding.num_embeddings - (0 if embedding.padding_idx is None else embedding.padding_idx + 1)
+    configured: int = getattr(model.config, "max_position_embeddings", None) or 0
+    return configured if configured > 0 else None  # XLNet has -1
 
 
 def check_loaded_weights(name: str, info: dict[str, Any], may_be_new: Callable[[str], bool]) -> None:

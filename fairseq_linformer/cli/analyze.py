@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .parsers import add_command, add_device, add_subcommands, add_tokenizer, positive, tokenizer_files
+from .parsers import add_command, add_shared, add_subcommands, positive, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -60,22 +60,22 @@ def _add_model(parser) -> None:
         "JSON lines and parquet, otherwise none)"
     )
     add("--sample-break-mode", choices=("none", "eos"), help=breaks)
-    add_device(parser, "cpu")
-    place = "next to the checkpoint"
-    add("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {place})")
-    add_tokenizer(parser, default=place)
+    add_shared(parser, "--device", default="cpu", help="PyTorch device: cpu, cuda, cuda:1, ...")
+    add_shared(parser, "--dictionary", "--tokenizer")
 
 
 def _open(options: argparse.Namespace) -> tuple[Any, int]:
     """The model, and n."""
-    from ..analysis.commands import resolve_length
     from ..analysis.loading import load_model
     from ..checkpoints.files import find_checkpoint
 
     files = tokenizer_files(options)
     checkpoint = find_checkpoint(options.checkpoint)
     model = load_model(checkpoint, options.device, dictionary=options.dictionary, tokenizer_files=files)
-    return model, resolve_length(model, options.tokens_per_sample)
+    n = model.n if options.tokens_per_sample is None else options.tokens_per_sample
+    if not 3 <= n <= model.n:  # <s>, a token, </s>
+        raise ValueError(f"--tokens-per-sample must be between 3 and {model.n} for {model.name}, got {n}")
+    return model, n
 
 
 def _spectrum(options: argparse.Namespace) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..benchmark.rows import FAIRSEQ_MODELS, HEAD_DIM, MODELS, TRAINABLE
-from .parsers import add_command, add_subcommands, positive
+from .parsers import add_command, add_subcommands, positive, usable_device
 
 LINFORMER_AND_TRANSFORMER = ("linformer", "transformer-eager", "transformer-sdpa")
 KINDS = {
@@ -42,7 +42,7 @@ def _add_kind(parser: argparse.ArgumentParser, kind: str, models: tuple[str, ...
     add("--encoder-embed-dim", type=positive, default=768, metavar="D", help=width)
     add("--rounds", type=positive, default=3, metavar="R", help="measured rounds, in which the models take turns")
     add("--threads", type=positive, default=1, metavar="T", help="number of CPU threads")
-    add("--device", choices=("cpu", "cuda"), default="cpu", help="device to measure on")
+    add("--device", type=usable_device, choices=("cpu", "cuda"), default="cpu", help="device to measure on")
     dtypes = ("fp32", "fp16", "bf16")
     add("--dtype", choices=dtypes[:2] if kind == "processes" else dtypes, default="fp32", help="floating-point type")
     tokens = "tokens per batch, one sentence at least (default: 32768 on cuda, 2048 on cpu)"
@@ -61,8 +61,6 @@ def _run(options: argparse.Namespace) -> str:
 
     from ..benchmark.measure import Setup, make_cases, measure_once
 
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("--device must be cpu, because PyTorch finds no GPU")
     if options.encoder_embed_dim % HEAD_DIM:
         raise ValueError(f"--encoder-embed-dim must be a multiple of {HEAD_DIM}, got {options.encoder_embed_dim}")
     positions = getattr(options, "max_positions", None)

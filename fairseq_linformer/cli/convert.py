@@ -38,12 +38,8 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=_convert)
 
 
-def add_model_options(parser: Any, seed_use: str = "random initializations") -> None:
-    """Add the options of the Linformer that an encoder is converted to.
-
-    Args:
-        seed_use: what ``--seed`` is for, in its help.
-    """
+def add_model_options(parser: Any) -> None:
+    """Add the options of the Linformer that an encoder is converted to."""
     add = parser.add_argument
     k = "k: one number, or one per layer as in 256x4,128x8 (default: n / 4, at most 256)"
     add("--projected-dim", metavar="K", help=k)
@@ -58,7 +54,7 @@ def add_model_options(parser: Any, seed_use: str = "random initializations") -> 
     add("--max-positions", type=int, metavar="N", help=n)
     neighbors = "number of neighbors on each side that a position also attends to (default: 16; 0 as in the paper)"
     add("--local-window", type=int, metavar="W", help=neighbors)
-    add("--seed", type=int, default=1, metavar="S", help=f"seed of {seed_use}")
+    add("--seed", type=int, default=1, metavar="S", help="random seed")
 
 
 def _convert(options: argparse.Namespace) -> str:

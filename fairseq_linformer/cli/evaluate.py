@@ -3,37 +3,34 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .parsers import (
-    add_columns,
     add_command,
-    add_device,
-    add_tokenizer,
-    add_truncation,
+    add_shared,
+    check_options,
     check_task_or_file,
     explicit_options,
-    flag_of,
+    positive,
     tokenizer_files,
 )
 
 STDOUT = "-"
-Applicable = Mapping[str, Sequence[str]]
-"""Options, by what they apply to."""
 _ROWS, _TEXT = ("predictions", "max_positions", "head", "dictionary", "labels"), ("stride", "truncation", "tokenizer")
-INPUTS: Applicable = {
-    "--perplexity": ("split", "seed", "tokens_per_sample", "mask_prob"),
+INPUTS: dict[str, Sequence[str]] = {
+    "the text of --perplexity": ("split", "seed", "tokens_per_sample", "mask_prob"),
     "a task": ("source", "split", *_TEXT, *_ROWS),
-    "a prepared folder": ("split", *_ROWS),
+    "prepared data": ("split", *_ROWS),
     "a file": ("format", "text_column", "label_column", *_TEXT, *_ROWS),
 }
-MODELS: Applicable = {
+MODELS: dict[str, Sequence[str]] = {
     "a fairseq checkpoint": ("head", "dictionary", "labels", "truncation", "tokenizer", "device"),
     "a model of transformers": ("max_positions", "device"),
     "an ONNX folder": (),
 }
+"""Options, by what they apply to."""
 
 
 def add_parser(commands) -> None:
@@ -58,30 +55,26 @@ def add_parser(commands) -> None:
     )
     data.add_argument("--perplexity", metavar="DATA-BIN", help="compute masked-LM perplexity on this folder instead")
     parser.add_argument("--split", help="split to evaluate (default: valid)")
-    add_device(parser, note=" (default: cuda if available)")
+    add_shared(parser, "--device")
     parser.add_argument(
-        "--max-tokens", type=int, metavar="T", help="maximum tokens per batch (default: 8192, for perplexity 4096)"
+        "--max-tokens", type=positive, metavar="T", help="maximum tokens per batch (default: 8192, for perplexity 4096)"
     )
     parser.add_argument("--json", metavar="FILE", help="also write the scores to this file, or -")
 
     rows = parser.add_argument_group("tasks and files")
-    rows.add_argument("--source", metavar="hub|PATH", help="hub, or a folder with the official files (default: hub)")
+    add_shared(rows, "--source")
     rows.add_argument(
         "--format",
         choices=("tsv", "csv", "jsonl", "parquet", "text"),
         help="text has an input per line, or a pair separated by a tab (default: by the file name; text for -)",
     )
-    add_columns(rows)
+    add_shared(rows, "--text-column", "--label-column")
     rows.add_argument("--predictions", metavar="FILE", help="write predictions to a .tsv or .jsonl file, or -")
-    rows.add_argument("--head", metavar="NAME", help="classification head (default: the only one)")
-    next_to = "next to CHECKPOINT"
-    rows.add_argument("--dictionary", metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
-    rows.add_argument("--labels", metavar="FILE", help=f"dict.txt of the labels (default: label/dict.txt {next_to})")
-    add_tokenizer(rows, default=next_to)
+    add_shared(rows, "--head", "--dictionary", "--labels", "--tokenizer")
     n = "longest input in tokens, for a model of transformers (default: the model's)"
     rows.add_argument("--max-positions", type=int, metavar="N", help=n)
     long = rows.add_mutually_exclusive_group()
-    add_truncation(long, None, " (default: as in training)")
+    add_shared(long, "--truncation", help="part of an input longer than n to keep (default: as in training)")
     spans = "score longer inputs in spans of n tokens, S tokens apart, and average their logits (default: truncate)"
     long.add_argument("--stride", type=int, metavar="S", help=spans)
 
@@ -99,8 +92,6 @@ def _evaluate(options: argparse.Namespace) -> str | None:
     from ..checkpoints.files import check_new_file, find_checkpoint
     from ..files import write_json
 
-    if options.max_tokens is not None and options.max_tokens < 1:
-        raise ValueError(f"--max-tokens must be at least 1, got {options.max_tokens}")
     outputs = [path for path in (options.predictions, options.json) if path is not None]
     for path in outputs:
         if path != STDOUT:
@@ -123,10 +114,9 @@ def _evaluate(options: argparse.Namespace) -> str | None:
 def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
     from ..evaluation.perplexity import compute_perplexity
 
-    _check_options(options, INPUTS, "--perplexity", options.perplexity)
-    settings = explicit_options(options, ("split", "seed", "mask_prob", "max_tokens"))
-    positions, device = options.tokens_per_sample, _choose_device(options)
-    result = compute_perplexity(options.checkpoint, options.perplexity, positions=positions, device=device, **settings)
+    check_options(options, INPUTS, "the text of --perplexity", options.perplexity)
+    settings = explicit_options(options, (*INPUTS["the text of --perplexity"], "max_tokens"))
+    result = compute_perplexity(options.checkpoint, options.perplexity, device=_choose_device(options), **settings)
     rate = result["tokens"] / max(result["seconds"], 1e-9)
     report = (
         f"perplexity {result['perplexity']:.2f} ({result['bits']:.4f} bits per masked token), "
@@ -144,18 +134,18 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     from ..evaluation.example_files import STDIN, read_examples
 
     name, split, truncated, total = options.input, options.split or "valid", options.stride is None, None
-    kind = "a task" if name in TASKS else "a prepared folder" if is_prepared(name) else "a file"
+    kind = "a task" if name in TASKS else "prepared data" if is_prepared(name) else "a file"
     if kind == "a file" and name != STDIN and not Path(name).is_file():
         raise ValueError(f"{name} must be a file, or a folder that `prepare` wrote for a task")
-    _check_options(options, INPUTS, kind, name)
-    if kind == "a prepared folder" and not is_fairseq_checkpoint(options.checkpoint):
+    check_options(options, INPUTS, kind, name)
+    if kind == "prepared data" and not is_fairseq_checkpoint(options.checkpoint):
         tokens = f"{name} has fairseq's token IDs, which {options.checkpoint} cannot read"
         raise ValueError(f"{tokens}; pass the task with --source, or a file")
     classifier = _open_classifier(options)
     if kind == "a task":
         published = read_published_rows(TASKS[name], options.source or "hub", split)
         total, rows = len(published), encode_rows(classifier, published, TASKS[name], truncated)
-    elif kind == "a prepared folder":
+    elif kind == "prepared data":
         from ..evaluation.fairseq_classifier import read_prepared_rows
 
         total, rows = read_prepared_rows(classifier, name, split)
@@ -168,14 +158,6 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     return result, format_report(result)
 
 
-def _check_options(options: argparse.Namespace, table: Applicable, kind: str, name: str) -> None:
-    """Raise ValueError if an option is set that applies to another kind of input or model only."""
-    for option in explicit_options(options, sorted({option for known in table.values() for option in known})):
-        if option not in table[kind]:
-            others = ", ".join(other for other, known in table.items() if option in known)
-            raise ValueError(f"{flag_of(option)} applies to {others}, not to {kind} ({name})")
-
-
 def _open_classifier(options: argparse.Namespace) -> Any:
     from ..checkpoints.files import is_fairseq_checkpoint, is_onnx_folder
 
@@ -183,15 +165,15 @@ def _open_classifier(options: argparse.Namespace) -> Any:
     if is_fairseq_checkpoint(checkpoint):
         from ..evaluation.fairseq_classifier import FairseqClassifier  # the others do without fairseq
 
-        _check_options(options, MODELS, "a fairseq checkpoint", checkpoint)
+        check_options(options, MODELS, "a fairseq checkpoint", checkpoint)
         files = explicit_options(options, ("head", "dictionary", "labels", "truncation"))
         return FairseqClassifier(checkpoint, _choose_device(options), tokenizer=tokenizer_files(options), **files)
     from ..evaluation.classifier import OnnxClassifier, TransformersClassifier
 
     if is_onnx_folder(checkpoint):
-        _check_options(options, MODELS, "an ONNX folder", checkpoint)
+        check_options(options, MODELS, "an ONNX folder", checkpoint)
         return OnnxClassifier(checkpoint)
-    _check_options(options, MODELS, "a model of transformers", checkpoint)
+    check_options(options, MODELS, "a model of transformers", checkpoint)
     return TransformersClassifier(checkpoint, _choose_device(options), options.max_positions)
 
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .parsers import add_command, add_tokenizer, tokenizer_files
+from .parsers import add_command, add_shared, tokenizer_files
 
 
 def add_parser(commands: Any) -> None:
@@ -22,12 +22,7 @@ def add_parser(commands: Any) -> None:
     checkpoint = "fairseq checkpoint of a Linformer, or run folder; with --onnx also a folder that `export` wrote"
     add("checkpoint", metavar="CHECKPOINT", help=checkpoint)
     add("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-    add("--head", metavar="NAME", help="classification head to export (default: the only one)")
-    next_to = "next to CHECKPOINT"
-    labels = f"dict.txt of the labels (default: label/dict.txt {next_to}, or in its data)"
-    add("--labels", type=Path, metavar="FILE", help=labels)
-    add("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
-    add_tokenizer(parser, default=next_to)
+    add_shared(parser, "--head", "--labels", "--dictionary", "--tokenizer")
     add("--no-tokenizer", action="store_true", help="do not export the tokenizer")
     pooling = (
         "one vector per input, for sentence-transformers or as output of the graph: the mean over all tokens, or the "

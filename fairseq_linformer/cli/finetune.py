@@ -5,20 +5,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ..data.task_sources import HELD_OUT_SHARE, TaskFiles, open_own
+from ..data.task_sources import TaskFiles, open_own
 from ..data.tasks import TASKS, Task
-from .parsers import (
-    add_columns,
-    add_command,
-    add_runs,
-    add_tokenizer,
-    add_truncation,
-    check_task_or_file,
-    reject_options,
-    tokenizer_files,
-)
+from ..training.arguments import add_runs
+from .parsers import add_command, add_shared, check_options, check_task_or_file, positive, tokenizer_files
 
-FILE_OPTIONS = ("valid", "text_column", "label_column")
+INPUTS = {
+    "a task": ("data", "source"),
+    "prepared data": (),
+    "your own file": ("data", "valid", "text_column", "label_column"),
+}
+"""Options, by what they apply to."""
 
 
 def add_parser(commands) -> None:
@@ -56,25 +53,22 @@ def add_parser(commands) -> None:
     data = parser.add_argument_group("data", "Source and tokenizer are used only to prepare a new folder.")
     where = "folder of the prepared data, written if missing (default: data/TASK or data/FILE-CHECKPOINT)"
     data.add_argument("--data", metavar="FOLDER", help=where)
-    data.add_argument("--source", metavar="hub|PATH", help="hub, or a folder with the official files (default: hub)")
-    held_out = f"validation file (default: {100 * HELD_OUT_SHARE:g} %% of the rows of FILE, by the hash of their text)"
-    data.add_argument("--valid", metavar="FILE", help=held_out)
-    add_columns(data)
-    add_tokenizer(data, default="next to CHECKPOINT")
-    add_truncation(data, None, " (default: head)")
+    add_shared(data, "--source", "--valid", "--text-column", "--label-column", "--tokenizer", "--truncation")
     recipe = parser.add_argument_group(
         "recipe", "RoBERTa's by default. Several values, separated by commas, make a grid of all combinations."
     )
     rates = "peak learning rate (default: RoBERTa's 1e-5, more for a width below 768)"
     recipe.add_argument("--lr", type=_list_of(float), metavar="LR,...", help=rates)
-    recipe.add_argument("--batch-size", type=_list_of(int), metavar="B,...", help="sentences per update (default: 32)")
+    recipe.add_argument(
+        "--batch-size", type=_list_of(positive), metavar="B,...", help="sentences per update (default: 32)"
+    )
     recipe.add_argument(
         "--seed", type=_list_of(int), metavar="S,...", help="seed of head, dropout and shuffling (default: 1)"
     )
-    recipe.add_argument("--max-epoch", type=int, default=10, metavar="E", help="number of epochs")
+    recipe.add_argument("--max-epoch", type=positive, default=10, metavar="E", help="number of epochs")
     recipe.add_argument(
         "--max-positions",
-        type=int,
+        type=positive,
         metavar="N",
         help="n, the longest input in tokens; a checkpoint of another n is resized (default: the checkpoint's)",
     )
@@ -149,15 +143,15 @@ def _open_task(options: argparse.Namespace) -> tuple[Task, str | TaskFiles, str]
 
     given, path = options.task, Path(options.task)
     if given in TASKS:
-        reject_options(options, FILE_OPTIONS, f"does not apply to {given}, which is a task")
+        check_options(options, INPUTS, "a task", given)
         return TASKS[given], options.source or "hub", given
     if is_prepared(path):
-        reject_options(options, ("data", "source", *FILE_OPTIONS), f"does not apply to {given}, which is prepared")
+        check_options(options, INPUTS, "prepared data", given)
         if not (task := read_prepared_task(path)):
             raise ValueError(f"{given} does not say its task; pass it, with --data {given}")
         options.data = given
         return task, "hub", path.resolve().name
-    reject_options(options, ("source",), f"does not apply to {given}, whose rows are your own")
+    check_options(options, INPUTS, "your own file", given)
     task, files = open_own(path, options.valid, options.text_column or (), options.label_column)
     return task, files, path.resolve().name if path.is_dir() else path.stem
 
@@ -184,7 +178,7 @@ def _report(data: str, task, results, folder: Path, recipes) -> list[str]:
         folder /= recipes[results.index(result)].name
         lines = [*format_table(task, rank_settings(task, results)), f"median run, seed {result['recipe']['seed']}:"]
     for split, scores in result["splits"].items():
-        lines.append(f"{data} {split}: {', '.join(format_headline(task, result, split))}; {scores['rows']:,} rows")
+        lines.append(f"{data} {split}: {', '.join(format_headline(task, scores['scores']))}; {scores['rows']:,} rows")
         lines += [f"{warning}; try another --lr, more epochs or more rows" for warning in warn_of_chance(scores)]
     epoch = "last" if task.valid_is_test else "best"
     return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]

@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     add("--device", choices=("cpu", "cuda"), help="device to train on (default: cpu)")
     amp = "train in mixed precision: fp16 on a GPU, bf16 on a CPU (slow without bf16 instructions)"
     add("--amp", action="store_true", help=amp)
-    add_model_options(parser, seed_use="random initializations and of the order of the blocks")
+    add_model_options(parser)
     parser.set_defaults(run=_linearize)
 
 

@@ -2,11 +2,12 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..data.task_sources import HELD_OUT_SHARE
 from ..data.tasks import TASKS
 from ..data.tokenizer_files import TokenizerFiles, open_tokenizer_files
 from ..data.truncation import TRUNCATIONS
@@ -28,12 +29,17 @@ def explicit_options(options: argparse.Namespace, names: Iterable[str]) -> dict[
     return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
 
 
-def reject_options(options: argparse.Namespace, names: Sequence[str], reason: str) -> None:
-    """Raise ValueError if one of these options is set."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and value is not False and value != []:
-            raise ValueError(f"{flag_of(name)} {reason}")
+def check_options(options: argparse.Namespace, table: Mapping[str, Sequence[str]], kind: str, name: str) -> None:
+    """Raise ValueError if an option is set that applies to another kind of input or model only.
+
+    Args:
+        table: the options that apply to each kind.
+        kind, name: of what the user gave.
+    """
+    for option in explicit_options(options, sorted({option for known in table.values() for option in known})):
+        if option not in table[kind]:
+            others = ", ".join(other for other, known in table.items() if option in known)
+            raise ValueError(f"{flag_of(option)} applies to {others}, not to {name}, which is {kind}")
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -134,13 +140,6 @@ def positive(text: str) -> int:
     return value
 
 
-def add_device(parser: Any, default: str | None = None, note: str = "") -> None:
-    """Add ``--device``."""
-    parser.add_argument(
-        "--device", type=usable_device, default=default, help=f"PyTorch device: cpu, cuda, cuda:1, ...{note}"
-    )
-
-
 def usable_device(text: str) -> str:
     """A type of options."""
     import torch
@@ -152,36 +151,39 @@ def usable_device(text: str) -> str:
     return text
 
 
-def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> None:
-    """Add ``--tokenizer``, for ``tokenizer_files`` or ``open_tokenizer_files``.
-
-    Args:
-        default: where the tokenizer is looked up by default.
-    """
-    kinds = "tokenizer.json, sentencepiece model, or a folder with one or with GPT-2's encoder.json and vocab.bpe"
-    note = f" (default: {default})" if default else ""
-    parser.add_argument("--tokenizer", required=required, metavar="PATH", help=kinds + note)
-
-
 def tokenizer_files(options: argparse.Namespace) -> TokenizerFiles | None:
-    """The tokenizer of the option that ``add_tokenizer`` adds; None if it is not set."""
+    """The tokenizer of ``--tokenizer``; None if it is not set."""
     return open_tokenizer_files(options.tokenizer) if options.tokenizer else None
 
 
-def add_columns(parser: Any) -> None:
-    """Add ``--text-column`` and ``--label-column``."""
-    inferred = "(default: recognized by name)"
-    parser.add_argument("--text-column", action="append", metavar="COLUMN", help=f"text; repeat for pairs {inferred}")
-    parser.add_argument("--label-column", metavar="COLUMN", help=f"label {inferred}")
+TOKENIZER = "tokenizer.json, sentencepiece model, or a folder with one or with GPT-2's encoder.json and vocab.bpe"
+SHARED: dict[str, dict[str, Any]] = {
+    "--source": {"metavar": "hub|PATH", "help": "hub, or a folder with the official files (default: hub)"},
+    "--valid": {
+        "metavar": "FILE",
+        "help": f"validation file (default: {100 * HELD_OUT_SHARE:g} %% of the rows, by the hash of their text)",
+    },
+    "--text-column": {
+        "action": "append",
+        "metavar": "COLUMN",
+        "help": "text; repeat for pairs (default: recognized by name)",
+    },
+    "--label-column": {"metavar": "COLUMN", "help": "label (default: recognized by name)"},
+    "--head": {"metavar": "NAME", "help": "classification head (default: the only one)"},
+    "--labels": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "dict.txt of the labels (default: label/dict.txt next to CHECKPOINT, or in its data)",
+    },
+    "--dictionary": {"type": Path, "metavar": "FILE", "help": "fairseq's dict.txt (default: next to CHECKPOINT)"},
+    "--device": {"type": usable_device, "help": "PyTorch device: cpu, cuda, cuda:1, ... (default: cuda if available)"},
+    "--truncation": {"choices": TRUNCATIONS, "help": "part of an input longer than n to keep (default: head)"},
+    "--tokenizer": {"metavar": "PATH", "help": f"{TOKENIZER} (default: next to CHECKPOINT)"},
+}
+"""Options of several commands, with the arguments of ``add_argument``."""
 
 
-def add_truncation(parser: Any, default: str | None, note: str = "") -> None:
-    """Add ``--truncation``."""
-    parser.add_argument(
-        "--truncation", choices=TRUNCATIONS, default=default, help=f"part of an input longer than n to keep{note}"
-    )
-
-
-def add_runs(parser: Any, default: str = "runs") -> None:
-    """Add ``--runs``."""
-    parser.add_argument("--runs", default=default, metavar="FOLDER", help="folder that contains the run folders")
+def add_shared(parser: Any, *flags: str, **changes: Any) -> None:
+    """Add options of ``SHARED``, with ``changes`` of their arguments."""
+    for flag in flags:
+        parser.add_argument(flag, **{**SHARED[flag], **changes})

@@ -4,12 +4,12 @@ import argparse
 from pathlib import Path
 
 from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
-from ..data.task_sources import HELD_OUT_SHARE, open_own, open_source
+from ..data.task_sources import open_own, open_source
 from ..data.tasks import OWN, TASKS, Task
 from ..data.tokenizer_files import open_tokenizer_files
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
 from ..files import check_data_path, check_new_folder
-from .parsers import add_columns, add_command, add_subcommands, add_tokenizer, add_truncation
+from .parsers import TOKENIZER, add_command, add_shared, add_subcommands, positive
 
 SOURCE = (
     "file, folder or glob of text (a blank line between documents), JSON lines or parquet, also compressed (.gz, .bz2, "
@@ -46,7 +46,7 @@ def _add_pretraining(subcommands) -> None:
     )
     _add_text(parser)
     tokenizer = parser.add_mutually_exclusive_group(required=True)
-    add_tokenizer(tokenizer)
+    add_shared(tokenizer, "--tokenizer", help=TOKENIZER)
     # Names of earlier versions, in scripts that compare token IDs with theirs.
     tokenizer.add_argument("--sentencepiece-model", "--wordpiece", dest="tokenizer", help=argparse.SUPPRESS)
     add = parser.add_argument
@@ -54,7 +54,7 @@ def _add_pretraining(subcommands) -> None:
     add("--valid-share", type=float, default=VALID_SHARE, metavar="SHARE", help=share)
     shards = f"number of training shards, at most {MAX_SHARDS}; fairseq reads one per epoch"
     add("--shards", type=int, default=1, metavar="N", help=shards)
-    add("--workers", type=int, metavar="N", help="number of processes (default: one per CPU core)")
+    add("--workers", type=positive, metavar="N", help="number of processes (default: one per CPU core)")
     parser.set_defaults(run=_pretraining)
 
 
@@ -80,7 +80,7 @@ def _add_sentencepiece(subcommands) -> None:
     )
     _add_text(parser)
     add = parser.add_argument
-    add("--vocab-size", type=int, required=True, metavar="V", help="vocabulary size, <unk> included")
+    add("--vocab-size", type=positive, required=True, metavar="V", help="vocabulary size, <unk> included")
     add("--sample-mib", type=float, default=32, metavar="MIB", help="size of the training sample, in MiB")
     add("--model-type", choices=("bpe", "unigram"), default="bpe", help="sentencepiece model type")
     add("--fold-case", action="store_true", help="treat uppercase letters as lowercase")
@@ -103,7 +103,7 @@ def _add_task(subcommands, task: Task) -> None:
         f"prepare {task.name} data/{task.name} --source hub --tokenizer data/spm/spm.model",
         description=f"License: {task.license}.",
     )
-    parser.add_argument("--source", default="hub", metavar="hub|PATH", help="hub, or a folder with the official files")
+    add_shared(parser, "--source", default="hub")
     _add_rows(parser)
 
 
@@ -118,22 +118,20 @@ def _add_own(subcommands) -> None:
     )
     add = parser.add_argument
     add("--train", required=True, metavar="FILE", help="training file; its labels, sorted, are the classes")
-    held_out = f"validation file (default: {100 * HELD_OUT_SHARE:g} %% of the training rows, by the hash of their text)"
-    add("--valid", metavar="FILE", help=held_out)
-    add_columns(parser)
+    add_shared(parser, "--valid", "--text-column", "--label-column")
     _add_rows(parser)
 
 
 def _add_rows(parser) -> None:
     """Add the options of all tasks."""
     parser.add_argument("out", type=Path, metavar="OUT", help=OUT)
-    add_tokenizer(parser, required=True)
+    add_shared(parser, "--tokenizer", required=True, help=TOKENIZER)
     n = "n, the longest input in tokens; longer rows are truncated"
     parser.add_argument("--max-positions", type=int, default=MAX_POSITIONS, metavar="N", help=n)
-    add_truncation(parser, TRUNCATIONS[0])
+    add_shared(parser, "--truncation", default=TRUNCATIONS[0])
     for split in ("train", "valid"):
         rows = f"rows of {split} to select at random (default: all)"
-        parser.add_argument(f"--{split}-rows", type=int, metavar="R", help=rows)
+        parser.add_argument(f"--{split}-rows", type=positive, metavar="R", help=rows)
     parser.set_defaults(run=_prepare)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .parsers import add_command, add_runs, flag_of
+from ..training.arguments import add_runs
+from .parsers import add_command, flag_of
 
 
 def add_parser(commands) -> None:

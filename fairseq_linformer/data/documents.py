@@ -4,7 +4,6 @@ A blank line ends a document of text. A document of rows is one row, or the cons
 """
 
 import io
-import json
 import lzma
 import os
 import re
@@ -19,7 +18,7 @@ from ..errors import first_line, root_cause
 from ..files import fingerprint
 from .manifest import library_versions
 from .sources import Source
-from .tables import check_header, is_unicode
+from .tables import check_columns, check_header, is_unicode, read_lines
 
 BATCH_DOCUMENTS = 128
 """Documents that are in memory at a time: few, because they can be whole books."""
@@ -135,16 +134,9 @@ def _decode(file: str, num_lines_before: int, content: bytes) -> str:
 
 def _read_json(file: str) -> Iterator[dict[str, Any]]:
     with _open(file) as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                kind = "UTF-8" if isinstance(error, UnicodeDecodeError) else "JSON"
-                raise ValueError(f"{file}, line {number:,} is not {kind}") from None
-            if not isinstance(row, dict):
-                raise ValueError(f"{file}, line {number:,} is not a JSON object")
+        for number, row in read_lines(file, stream, "jsonl"):
+            if isinstance(row, str):
+                raise ValueError(f"{file}, line {number:,} is {row}")
             yield row
 
 
@@ -154,7 +146,7 @@ def _read_parquet(file: str, source: Source) -> Iterator[dict[str, Any]]:
     try:
         parquet = pyarrow.parquet.ParquetFile(file)
         check_header(file, parquet.schema_arrow.names)
-        _check_columns(file, parquet.schema_arrow.names, source)
+        check_columns(file, parquet.schema_arrow.names, source.columns)
         for batch in parquet.iter_batches(_BATCH_ROWS, columns=source.columns):
             yield from batch.to_pylist()
     except UnicodeDecodeError:
@@ -170,15 +162,9 @@ def _read_hub(source: Source, streaming: bool) -> Iterator[dict[str, Any]]:
         cause = root_cause(error)
         reason = f"{type(cause).__name__}: {first_line(cause)}"
         raise ValueError(f"cannot load hub dataset {source.hub}: {reason}") from None
-    _check_columns(f"hub dataset {source.hub}", names, source)
+    check_columns(f"hub dataset {source.hub}", names, source.columns)
     for batch in dataset.select_columns(source.columns).with_format("arrow").iter(_BATCH_ROWS):
         yield from batch.to_pylist()
-
-
-def _check_columns(name: str, columns: Iterable[str], source: Source) -> None:
-    for column in source.columns:
-        if column not in columns:
-            raise ValueError(f"{name} has no column {column!r}; choose from {', '.join(columns)}")
 
 
 def _join_rows(name: str, rows: Iterable[dict[str, Any]], source: Source) -> Iterator[str]:
@@ -186,7 +172,7 @@ def _join_rows(name: str, rows: Iterable[dict[str, Any]], source: Source) -> Ite
     texts: list[str] = []
     last_key = None
     for number, row in enumerate(rows):
-        _check_columns(f"{name}, row {number + 1:,}", row, source)
+        check_columns(f"{name}, row {number + 1:,}", row, source.columns)
         text = "" if row[source.column] is None else row[source.column]
         if not isinstance(text, str) or not is_unicode(text):
             raise ValueError(f"{name}, row {number + 1:,} must have text in {source.column}, got {str(text)[:40]!r}")

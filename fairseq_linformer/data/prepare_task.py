@@ -29,7 +29,7 @@ from .task_sources import TaskFiles, check_unusable, read_task_rows
 from .tasks import Task
 from .tokenizer import EOS, FIRST_ID, UNK, Tokenizer
 from .tokenizer_files import DICTIONARY
-from .truncation import MAX_POSITIONS, TRUNCATIONS, check_truncation, truncate
+from .truncation import MAX_POSITIONS, TRUNCATIONS, check_max_positions, truncate
 
 SAMPLE_SEED = 1
 """Seed of the rows that ``num_rows`` selects."""
@@ -56,11 +56,8 @@ def prepare_task(
     Returns:
         The manifest, without files and versions.
     """
-    check_truncation(max_positions, task.num_inputs, truncation)
+    check_max_positions(max_positions, task.num_inputs)
     num_rows = num_rows or {}
-    for name, number in num_rows.items():
-        if number < 1:
-            raise ValueError(f"--{name}-rows must be at least 1, got {number}")
     with new_folder(out) as folder:
         splits = {}
         for split in task.splits:

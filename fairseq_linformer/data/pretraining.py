@@ -55,8 +55,6 @@ def prepare_corpus(
         raise ValueError(f"--valid-share must be above 0 and below 1, got {valid_share}")
     if not 1 <= shards <= MAX_SHARDS:
         raise ValueError(f"--shards must be between 1 and {MAX_SHARDS}, got {shards}")
-    if workers is not None and workers < 1:
-        raise ValueError(f"--workers must be at least 1, got {workers}")
     tokenizer = load_tokenizer(tokenizer_files)
     located = [locate_source(parse_source(source)) for source in sources]
     workers = workers or len(os.sched_getaffinity(0))
@@ -64,7 +62,8 @@ def prepare_corpus(
     encoded = [_encode(dataset, tokenizer, tokenizer_files, workers) for dataset in documents]
     corpus = import_datasets().concatenate_datasets(encoded)
     hashes = np.stack([corpus.data.column(name).to_numpy() for name in ("high", "low")], axis=1)
-    is_first = _find_first(hashes)
+    is_first = np.zeros(len(hashes), dtype=bool)
+    is_first[np.unique(hashes, axis=0, return_index=True)[1]] = True  # of equal documents
     with new_folder(out) as folder:
         entries = tokenizer.dictionary
         counts = np.zeros(FIRST_ID + len(entries), np.int64)
@@ -140,13 +139,6 @@ def _encode_batch(texts: list[str], rank: int | None, files: TokenizerFiles) -> 
     return {"high": high, "low": low, "words": words, "ids": ids, "sizes": sizes}
 
 
-def _find_first(hashes: np.ndarray) -> np.ndarray:
-    """(documents,) whether the hash, a row of (documents, 2), did not occur before."""
-    is_first = np.zeros(len(hashes), dtype=bool)
-    is_first[np.unique(hashes, axis=0, return_index=True)[1]] = True
-    return is_first
-
-
 def _write_splits(
     corpus,
     hashes: np.ndarray,
@@ -183,19 +175,16 @@ def _write_splits(
                 unknown=int((ids == UNK).sum()),
             )
         start += len(batch)
+    if not is_kept.any():
+        raise ValueError("the sources have no documents with text")
     for name, count in counts.items():
         if not count:
-            raise ValueError(_describe_empty(name, int(is_kept.sum())))
+            advice = "raise --valid-share" if name == "valid" else "lower --shards or --valid-share"
+            number = f"none of the {is_kept.sum():,} documents was assigned to it"
+            raise ValueError(f"{name} is empty: {number}; {advice}")
     for writer in writers:
         writer.finish()
     return {name: dict(count) for name, count in counts.items()}
-
-
-def _describe_empty(split: str, documents: int) -> str:
-    if documents == 0:
-        return "the sources have no documents with text"
-    advice = "raise --valid-share" if split == "valid" else "lower --shards or --valid-share"
-    return f"{split} is empty: none of the {documents:,} documents was assigned to it; {advice}"
 
 
 def _summarize(out: Path, manifest: dict[str, Any]) -> str:

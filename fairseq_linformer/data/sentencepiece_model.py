@@ -62,8 +62,6 @@ def prepare_sentencepiece(
     Returns:
         a one-line summary.
     """
-    if not 1 <= vocab_size <= 1_000_000:
-        raise ValueError(f"--vocab-size must be between 1 and 1,000,000, got {vocab_size}")
     if not sample_mib > 0:
         raise ValueError(f"--sample-mib must be above 0, got {sample_mib}")
     located = [locate_source(parse_source(source)) for source in sources]

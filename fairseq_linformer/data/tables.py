@@ -67,13 +67,13 @@ def read_table(path, columns: Sequence[str] | None = None) -> Iterator[tuple[int
 
 
 def read_lines(
-    name, lines: Iterable[str], kind: str, columns: Sequence[str] | None = None
+    name, lines: Iterable[Any], kind: str, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[int, Record]]:
     """The records of a text file, each with the number of its line.
 
     Args:
         name: of the file, for messages.
-        lines: from ``decode_lines``.
+        lines: from ``decode_lines``; those of ``jsonl`` may be bytes.
         kind: ``tsv``, ``csv`` or ``jsonl``.
         columns: names of the columns of a file without a header.
     """
@@ -117,11 +117,13 @@ def _split_csv(name, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"{name}, row from line {start:,} is not CSV: {error}") from None
 
 
-def _parse_json(line: str) -> Record:
+def _parse_json(line: str | bytes) -> Record:
     try:
         record = json.loads(line)
+    except UnicodeDecodeError:
+        return "not UTF-8"
     except (ValueError, RecursionError):
-        record = None
+        return "not JSON"
     return record if isinstance(record, dict) else "not a JSON object"
 
 
@@ -146,11 +148,11 @@ def read_parquet(path) -> Iterator[tuple[int, Record]]:
         raise ValueError(f"{path} is not a parquet file, or is damaged: {first_line(error)}") from None
 
 
-def check_columns(path, record: dict[str, Any], columns: Iterable[str]) -> None:
-    """Raise ValueError if the first record of a file lacks a column."""
+def check_columns(name, known: Iterable[str], columns: Iterable[str]) -> None:
+    """Raise ValueError if a file or record with the columns ``known`` lacks one of ``columns``."""
     for column in columns:
-        if column not in record:
-            raise ValueError(f"{path} has no column {column}; choose from {', '.join(record)}")
+        if column not in known:
+            raise ValueError(f"{name} has no column {column}; choose from {', '.join(known)}")
 
 
 def build_row(location: str, record: Record, texts: Sequence[str], label: str | None) -> Row:

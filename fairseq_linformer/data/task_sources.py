@@ -49,15 +49,17 @@ class TaskFiles:
 
     def read_rows(self, split: str) -> Iterator[Row]:
         """All rows of a split; unusable ones are not held out."""
-        for row in self._read_files(split):
-            if not self.valid_share or (split == "valid") == self._is_held_out(row):
+        for row in self.read_files(split):
+            if not self.valid_share or (split == "valid") == self.is_held_out(row):
                 yield row
 
-    def _is_held_out(self, row: Row) -> bool:
+    def is_held_out(self, row: Row) -> bool:
+        """Whether a row is ``valid``, if both splits are of the same file."""
         digest = hashlib.blake2b("\t".join(row.texts).encode(), digest_size=8).digest()
         return not row.problem and int.from_bytes(digest, "big") < self.valid_share * 2.0**64
 
-    def _read_files(self, split: str) -> Iterator[Row]:
+    def read_files(self, split: str) -> Iterator[Row]:
+        """All rows of the files of a split."""
         texts, label = self.table.texts, self.table.label
         for name, path in self.files[split].items():
             if path.suffix == ".txt":
@@ -168,12 +170,11 @@ def open_own(train, valid=None, texts: Sequence[str] = (), label: str | None = N
         {**description, "sha256": checksums},
         valid_share=HELD_OUT_SHARE if valid is None else 0.0,
     )
-    rows = list(source.read_rows("train"))
+    rows = list(source.read_files("train"))
     check_unusable(source, "train", [row for row in rows if row.problem], len(rows))
-    held_out = list(source.read_rows("valid")) if valid is None else []
-    if valid is None and not held_out:
+    if valid is None and not any(map(source.is_held_out, rows)):
         raise ValueError(f"{train} has only {len(rows):,} rows, too few to hold some out; pass --valid")
-    classes = sorted({str(row.label) for row in (*rows, *held_out) if not row.problem})
+    classes = sorted({str(row.label) for row in rows if not row.problem})
     if len(classes) < 2:
         raise ValueError(f"{train} must have at least two labels in {label}, got {classes[0]}")
     if reserved := sorted({*SYMBOLS} & {*classes}):

@@ -101,9 +101,9 @@ _TSV = {"train": "train.tsv", "valid": "dev.tsv"}
 _REVIEWS = "[np]*/[0-9]*_[0-9]*.txt"  # in neg and pos
 
 
-def _hub(config: str, train: str = "train", valid: str = "validation", **others: str) -> dict[str, str]:
+def _hub(config: str, valid: str = "validation", **others: str) -> dict[str, str]:
     """The hub's files of each split of a configuration."""
-    splits = {"train": train, "valid": valid, **others}
+    splits = {"train": "train", "valid": valid, **others}
     return {split: f"{config}/{name}-*.parquet" for split, name in splits.items()}
 
 

@@ -11,7 +11,7 @@ TOKENIZER_JSON = "tokenizer.json"
 TOKENIZER_FILES = (SENTENCEPIECE_FILE, *GPT2_FILES, TOKENIZER_JSON)
 TRAINED_MODEL = "spm.model"
 """A model that ``prepare sentencepiece`` trained."""
-FILES_TEXT = f"{SENTENCEPIECE_FILE}, {TOKENIZER_JSON}, or {' with '.join(GPT2_FILES)}"
+FILES_TEXT = f"{TRAINED_MODEL}, {SENTENCEPIECE_FILE}, {TOKENIZER_JSON}, or {' with '.join(GPT2_FILES)}"
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,7 @@ def open_tokenizer_files(path) -> TokenizerFiles:
         return TokenizerFiles("tokenizer_json" if path.suffix == ".json" else "sentencepiece", path)
     if files := find_tokenizer_files(path):
         return files
-    if (path / TRAINED_MODEL).exists():
-        return TokenizerFiles("sentencepiece", path / TRAINED_MODEL)
-    raise ValueError(f"{path} has no tokenizer ({TRAINED_MODEL}, {FILES_TEXT})")
+    raise ValueError(f"{path} has no tokenizer ({FILES_TEXT})")
 
 
 def find_tokenizer_files(folder) -> TokenizerFiles | None:
@@ -54,6 +52,7 @@ def find_tokenizer_files(folder) -> TokenizerFiles | None:
         TokenizerFiles("sentencepiece", folder / SENTENCEPIECE_FILE),
         TokenizerFiles("gpt2", folder),
         TokenizerFiles("tokenizer_json", folder / TOKENIZER_JSON),
+        TokenizerFiles("sentencepiece", folder / TRAINED_MODEL),
     ):
         if all(path.is_file() for path in files.paths):
             return files

@@ -17,10 +17,8 @@ TRUNCATIONS = ("head", "head+tail")
 _HEAD, _TOTAL = 128, 510
 
 
-def check_truncation(max_positions: int, num_inputs: int, truncation: str = TRUNCATIONS[0]) -> None:
-    """Raise ValueError if n has no room for a token of each input, or ``truncation`` is unknown."""
-    if truncation not in TRUNCATIONS:
-        raise ValueError(f"unknown truncation {truncation!r}; choose from {', '.join(TRUNCATIONS)}")
+def check_max_positions(max_positions: int, num_inputs: int) -> None:
+    """Raise ValueError if n has no room for a token of each input."""
     if not 3 * num_inputs <= max_positions <= 1 << 30:
         raise ValueError(
             f"--max-positions must be between {3 * num_inputs} (<s>, </s> and a token per input) and {1 << 30}, "

@@ -15,14 +15,17 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.files import ONNX_GRAPH, open_session
-from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
+from ..checkpoints.transformers_loading import (
+    find_max_positions,
+    load_from_transformers,
+    load_weights_from_transformers,
+)
+from ..config import POSITIONS_LIMIT
 from ..data.task_sources import Columns
 from ..errors import silence_transformers
 
 MIN_POSITIONS = 5
 """The shortest pair of RoBERTa: <s> a </s></s> b, and of BERT: [CLS] a [SEP] b [SEP]."""
-OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "longformer", "mpnet")
-"""Models of ``transformers`` whose position embeddings up to the padding index are unused."""
 Encoding = dict[str, list[int]]
 """Model inputs of a row: ``input_ids`` and, for some models, other values per token."""
 
@@ -82,9 +85,7 @@ class TransformersClassifier(Classifier):
             raise ValueError(f"{name} must have a trained classification head, but it has no {key}; finetune it first")
         self.model, config = model.to(self.device).eval(), model.config
         self.names, self.columns = _class_names(config, name), _trained_columns(config)
-        n = self._tokenizer.model_max_length
-        if limit := getattr(config, "max_position_embeddings", None):
-            n = min(n, limit - (config.pad_token_id + 1 if config.model_type in OFFSET_POSITIONS else 0))
+        n = min(self._tokenizer.model_max_length, find_max_positions(model) or POSITIONS_LIMIT)
         if max_positions is not None and not MIN_POSITIONS <= max_positions <= n:
             raise ValueError(
                 f"--max-positions must be between {MIN_POSITIONS} and the model's {n}, got {max_positions}"

@@ -18,29 +18,27 @@ from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import progress_bar
 from .encoded_rows import check_split
 
-SEED = 1
-
 
 def compute_perplexity(
     checkpoint,
     data,
     split: str = "valid",
-    seed: int = SEED,
-    positions: int | None = None,
+    seed: int = 1,
+    tokens_per_sample: int | None = None,
     mask_prob: float = 0.15,
     max_tokens: int = 4096,
     device: str = "cpu",
 ) -> dict[str, Any]:
     """Compute the perplexity that ``fairseq-validate`` reports with the same seed.
 
-    The text is split into blocks of ``positions`` tokens, as by fairseq's ``masked_lm`` with ``--sample-break-mode
-    none``. A share ``mask_prob`` of the tokens is predicted: of these 80 % are masked, 10 % replaced and 10 %
-    unchanged, regardless of how the model was trained.
+    The text is split into blocks of ``tokens_per_sample`` tokens, as by fairseq's ``masked_lm`` with
+    ``--sample-break-mode none``. A share ``mask_prob`` of the tokens is predicted: of these 80 % are masked, 10 %
+    replaced and 10 % unchanged, regardless of how the model was trained.
 
     Args:
         checkpoint: path of a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code.
         data: folder with ``dict.txt`` and the split, as written by ``prepare pretraining`` or ``fairseq-preprocess``.
-        positions: tokens per block; None for the model's n. To compare models of different n, use the same value.
+        tokens_per_sample: tokens per block; None for n. To compare models of different n, use the same value.
 
     Returns:
         ``perplexity``, 2 to the power of ``bits``; ``bits``, the mean negative log2 probability of the true token per
@@ -51,7 +49,7 @@ def compute_perplexity(
     data = Path(data)
     state = open_checkpoint(checkpoint)
     n = max_positions(state["model"])
-    positions = n if positions is None else positions
+    positions = n if tokens_per_sample is None else tokens_per_sample
     if not 2 <= positions <= n:
         raise ValueError(f"--tokens-per-sample must be between 2 and the model's n ({n}), got {positions}")
     if not 0 < mask_prob < 1:

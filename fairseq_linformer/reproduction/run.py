@@ -21,8 +21,8 @@ import torch
 from ..checkpoints.files import LAST, read_checkpoint, training_seconds, write_checkpoint
 from ..checkpoints.to_linformer import resize, to_linformer
 from ..config import PROJECTION_INITS
-from ..evaluation.perplexity import SEED, compute_perplexity
-from ..fairseq_log import read_curve
+from ..evaluation.perplexity import compute_perplexity
+from ..fairseq_log import read_split
 from ..files import read_json, write_json
 from ..resources import CONFIGS
 from ..training import local, run_folder
@@ -197,7 +197,7 @@ class Trained:
         path = self.folder / PERPLEXITY
         if not path.exists():
             device = "cuda" if torch.cuda.is_available() else "cpu"
-            found = compute_perplexity(self.checkpoint, find_shards(text)[0], seed=SEED, device=device)
+            found = compute_perplexity(self.checkpoint, find_shards(text)[0], device=device)
             write_json(path, found)
         scores: dict[str, float] = read_json(path)
         return scores
@@ -206,7 +206,9 @@ class Trained:
         """(update, bits per predicted token) on a part of the validation split, from fairseq's log of each attempt."""
         logs = sorted((self.folder / run_folder.LOGS).rglob("*.txt"), key=lambda path: path.stat().st_mtime)
         lines = (line for path in logs for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
-        return [(update, round(bits, 4)) for update, bits in read_curve(lines, "valid", "loss")]
+        # A restart can log an update again.
+        bits = {int(each["valid_num_updates"]): round(each["valid_loss"], 4) for each in read_split(lines, "valid")}
+        return sorted(bits.items())
 
 
 def training_environment(runs: Iterable[Trained], inputs: Inputs) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from .. import models  # noqa: F401  registers the criterion, whose options a configuration may have
-from ..resources import find_packaged_file
+from ..resources import find_config
 
 
 def split_config(config) -> tuple[Path, list[str]]:
     """Split a path into the base YAML and, for a file in a folder of overrides next to it, the override's choice.
     ValueError if there is no such file."""
-    path = find_packaged_file(config)
+    path = find_config(config)
     if not path.is_file() or path.suffix != ".yaml":
         known = sorted(p.name for p in path.parent.glob("*.yaml")) or ["configs/pretrain/base.yaml"]
         raise ValueError(f"configuration {config} does not exist; choose from {', '.join(known)}")

@@ -19,7 +19,6 @@ from ..checkpoints.provenance import read_origins
 from ..checkpoints.to_linformer import from_authors, resize
 from ..checkpoints.transformers_encoder import hash_weights
 from ..checkpoints.transformers_loading import load_from_transformers
-from ..config import POSITIONS_LIMIT
 from ..files import new_folder, sha256
 from ..models.options import LinformerRobertaConfig
 from ..models.roberta_eps import EPS_ARCHITECTURE
@@ -68,8 +67,6 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
         dry_run: write nothing; if ``RUNS/starts`` lacks the resized checkpoint, ``path`` is ``original``. A model of
             ``transformers`` must be there already.
     """
-    if n is not None and not 1 <= n <= POSITIONS_LIMIT:
-        raise ValueError(f"--max-positions must be between 1 and {POSITIONS_LIMIT:,}, got {n}")
     original, starts = Path(checkpoint).absolute(), Path(runs).absolute() / "starts"
     if not is_fairseq_checkpoint(checkpoint):
         original = _convert(checkpoint, starts, dry_run)

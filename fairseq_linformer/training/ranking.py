@@ -48,11 +48,11 @@ def format_table(task: Task, settings: Sequence[Sequence[Result]]) -> list[str]:
     return lines
 
 
-def format_headline(task: Task, result: Result, split: str = "valid") -> list[str]:
+def format_headline(task: Task, scores: Mapping[str, Any]) -> list[str]:
     """Format the task's metrics: accuracy, also F1 for QQP and MRPC, Matthews for CoLA, correlations for STS-B."""
     lines = []
     for name in task.metrics:
-        score = result["splits"][split]["scores"][name]
+        score = scores[name]
         value, low, high = format_values(name, score["value"], *score["interval"])
         lines.append(f"{name} {value}{format_unit(name)} ({low} to {high})")
     return lines

@@ -49,9 +49,6 @@ class Recipe:
     def __post_init__(self) -> None:
         if not 0 < self.lr < math.inf:
             raise ValueError(f"--lr must be above 0, got {self.lr}")
-        for name, value in (("batch-size", self.batch_size), ("max-epoch", self.epochs)):
-            if value < 1:
-                raise ValueError(f"--{name} must be at least 1, got {value}")
         if not 0 <= self.seed < 1 << 32:
             raise ValueError(f"--seed must be between 0 and {(1 << 32) - 1}, got {self.seed}")
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import write_lines
-from ..resources import find_packaged_file
+from ..resources import SCRIPTS
 from .job import TrainingJob
 from .run_folder import DONE, LOGS, check_run_folder
 
-SCRIPT = find_packaged_file("scripts/slurm/train.sbatch")
+SCRIPT = SCRIPTS / "slurm" / "train.sbatch"
 
 
 def layout(nodes: int, processes: int, device: str) -> list[str]:

@@ -34,7 +34,7 @@ def test_maps_of_a_fairseq_roberta_equal_fairseqs(roberta, model):
             expected.append(layer.self_attn(x, x, x, **options)[1].transpose(0, 1))
             x = layer(x, encoder_padding_mask=None)
             x = x[0] if isinstance(x, tuple) else x
-    assert (model.kind, model.n) == ("roberta", N)
+    assert (model.is_projected, model.n) == (False, N)
     maps = model.read_maps(TOKENS)
     assert len(maps) == LAYERS and maps[0].shape == (2, HEADS, N, N)
     torch.testing.assert_close(maps, expected, rtol=0, atol=1e-5)
@@ -44,7 +44,7 @@ def test_maps_of_a_fairseq_roberta_equal_fairseqs(roberta, model):
 def test_maps_of_a_linformer_have_k_columns(linformer, sharing, k, width):
     model = load_model(linformer(projected_dim=k, sharing=sharing))
     maps = model.read_maps(TOKENS[:1])
-    assert model.kind == "linformer" and max(each.size(-1) for each in maps) == width
+    assert model.is_projected and max(each.size(-1) for each in maps) == width
     for each in maps:
         torch.testing.assert_close(each.sum(-1), torch.ones(each.shape[:-1]))
     if sharing == "none":
@@ -53,7 +53,7 @@ def test_maps_of_a_linformer_have_k_columns(linformer, sharing, k, width):
 
 def test_maps_of_transformers_are_softmax_of_queries_and_keys(bert):
     model = load_model(str(bert / "bert"))
-    assert (model.kind, model.n, model.bos, model.eos) == ("transformers", 24, 2, 3)
+    assert (model.is_projected, model.n, model.bos, model.eos) == (False, 24, 2, 3)
     tokens = torch.tensor([[2, 5, 6, 7, 8, 3]])
     maps = model.read_maps(tokens)
     with torch.no_grad():
@@ -91,6 +91,6 @@ def test_exported_linformer_has_the_maps_of_its_checkpoint(linformer, tmp_path):
     path = linformer(projected_dim=5, sharing="headwise")
     to_huggingface(path, tmp_path / "folder")
     original, exported = load_model(path), load_model(str(tmp_path / "folder"))
-    assert (exported.kind, exported.n, exported.bos, exported.eos) == ("linformer", N, 0, 2)
+    assert (exported.is_projected, exported.n, exported.bos, exported.eos) == (True, N, 0, 2)
     assert exported.tokenizer("a dog")["input_ids"] == original.tokenizer("a dog")["input_ids"]
     torch.testing.assert_close(exported.read_maps(TOKENS), original.read_maps(TOKENS), rtol=0, atol=1e-6)

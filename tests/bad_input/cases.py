@@ -46,7 +46,7 @@ CASES: list[Case] = [
         --source text.txt -> valid is empty.*raise --valid-share
         --source bad/latin1.txt -> latin1.txt, line 1 is not UTF-8
         --source bad/deep.jsonl -> deep.jsonl, line 1 is not JSON
-        --source bad/rows.jsonl -> rows.jsonl, row 1 has no column 'text'; choose from sentence, label
+        --source bad/rows.jsonl -> rows.jsonl, row 1 has no column text; choose from sentence, label
         """,
     ),
     *section(

@@ -14,11 +14,6 @@ from .command_errors import error_of
 from .test_task_sources import prepare
 
 
-def test_no_rows(capsys, gpt2, tmp_path):
-    options = ["--source", files.write_tsv("sst-2", tmp_path / "SST-2"), "--train-rows", 0]
-    assert "--train-rows must be at least 1, got 0" in error_of(capsys, gpt2, tmp_path / "empty", *options)
-
-
 def test_selected_rows_are_rows_of_the_source_in_their_order(bpe, tmp_path):
     """All development sets are limited; the same number gives the same rows, and the manifest has the options."""
     source = files.write_tsv("mnli", tmp_path / "MNLI")

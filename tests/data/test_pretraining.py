@@ -111,10 +111,9 @@ def test_a_row_may_be_a_book(tmp_path, gpt2, write):
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
 
 
-@pytest.mark.parametrize("options, message", [(dict(workers=0), "workers.* 0$"), (dict(shards=50), "train.*--shards")])
-def test_rejected_options(tmp_path, gpt2, options, message):
-    with pytest.raises(ValueError, match=message):
-        prepare(tmp_path / "out", write_text(tmp_path / "text.txt", build_documents()), gpt2, **options)
+def test_rejected_options(tmp_path, gpt2):
+    with pytest.raises(ValueError, match="train.*--shards"):
+        prepare(tmp_path / "out", write_text(tmp_path / "text.txt", build_documents()), gpt2, shards=50)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 

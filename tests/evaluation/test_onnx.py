@@ -55,8 +55,8 @@ def test_card_runs_without_torch(folders, tmp_path):
 def test_options_that_do_not_apply(folders, tmp_path):
     (tmp_path / "rows.txt").write_text("the cat\n")
     for options, named in (
-        (["--head", "x"], "--head applies to a fairseq checkpoint, not to an ONNX folder"),
-        (["--max-positions", "8"], "--max-positions applies to a model of transformers, not to an ONNX folder"),
+        (["--head", "x"], "--head applies to a fairseq checkpoint, not to .*, which is an ONNX folder"),
+        (["--max-positions", "8"], "--max-positions applies to a model of transformers, not to .*, which is an ONNX"),
     ):
         with pytest.raises(SystemExit, match=named):
             main(["evaluate", str(folders[1]), str(tmp_path / "rows.txt"), *options])

@@ -72,7 +72,7 @@ def test_from_scratch_ignores_the_weights(finetune, masked_lm, tmp_path):
 @pytest.mark.slow
 def test_models_of_transformers_are_converted_first(finetune, tmp_path):
     encoder, runs = save_encoder(tmp_path / "bert", "bert", True), tmp_path / "runs"
-    assert "is not prepared, and --dry-run" in finetune(encoder, *SHORT, "--name", "direct", "--dry-run")
+    assert "is not converted, and --dry-run" in finetune(encoder, *SHORT, "--name", "direct", "--dry-run")
     assert "accuracy" in finetune(encoder, *SHORT, "--lr", 1e-3, "--name", "direct")
     (start,) = (runs / "starts").glob("*/model.pt")
     before = start.stat().st_mtime_ns
@@ -134,7 +134,8 @@ def test_signal_saves_and_rerunning_resumes(finetune, masked_lm, tmp_path):
 def test_grid(finetune, masked_lm, tmp_path):
     words = (*SHORT[2:], "--max-epoch", 1, "--lr", "1e-3,5e-3", "--name", "grid")
     checkpoint = masked_lm / "checkpoint_last.pt"
-    assert "is not prepared" in finetune(checkpoint, *words, "--dry-run") and not (tmp_path / "data").exists()
+    assert "grid: valid; unfinished runs: 2 of 2" in finetune(checkpoint, *words, "--dry-run")
+    assert not (tmp_path / "data").exists()
     output = finetune(checkpoint, *words)
     assert re.search(
         r"seed 1:\nsst-2 valid: accuracy .* to .*; 12 rows\n(warning: .*\n)?.* best epoch: .*checkpoint_best.pt", output

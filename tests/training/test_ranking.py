@@ -4,11 +4,11 @@ from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.training.ranking import format_headline, format_table, median_run, rank_settings
 
 
-def result(lr, seed, accuracy, task="sst-2"):
+def result(lr, seed, accuracy):
     interval = [accuracy - 0.01, accuracy + 0.01]
     scores = {name: {"value": accuracy, "interval": interval} for name in ("accuracy", "f1", "matthews")}
     recipe = {"lr": lr, "batch_size": 32, "seed": seed}
-    return {"task": task, "splits": {"valid": {"scores": scores}}, "recipe": recipe}
+    return {"task": "sst-2", "splits": {"valid": {"scores": scores}}, "recipe": recipe}
 
 
 RUNS = [
@@ -34,8 +34,9 @@ def test_median_run():
 
 
 def test_headline_has_the_metrics_of_the_task():
-    assert format_headline(TASKS["qqp"], result(1e-5, 1, 0.8, task="qqp")) == [
+    scores = result(1e-5, 1, 0.8)["splits"]["valid"]["scores"]
+    assert format_headline(TASKS["qqp"], scores) == [
         "accuracy 80.00 % (79.00 to 81.00)",
         "f1 0.8000 (0.7900 to 0.8100)",
     ]
-    assert format_headline(TASKS["cola"], result(1e-5, 1, 0.8, task="cola"))[0].startswith("matthews 0.8000")
+    assert format_headline(TASKS["cola"], scores)[0].startswith("matthews 0.8000")

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
-from ...evaluation.perplexity import SEED, compute_perplexity
+from ...evaluation.perplexity import compute_perplexity
 from ..comparison import at_most, perplexity_table, score_models, score_rows, train_models, verdict
 from ..display import Table
 from ..result import Inputs, Parts, Result, Row, join
@@ -107,7 +107,7 @@ def score_conversions(robertas: Sequence[Trained], scale: Scale, text: Path) -> 
             with TemporaryDirectory() as folder:
                 path = Path(folder) / "converted.pt"
                 write_checkpoint(convert(read_checkpoint(roberta.checkpoint), model, seed), path)
-                scores.append(compute_perplexity(path, shard, seed=SEED, device=scale.device))
+                scores.append(compute_perplexity(path, shard, device=scale.device))
         rows += score_rows(name, model, scores)
     return rows
 
