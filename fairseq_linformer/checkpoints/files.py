@@ -90,10 +90,14 @@ def find_checkpoint(checkpoint: str) -> str:
     if (folder / RESULT).is_file():
         found = [folder / read_json(folder / RESULT)["checkpoint"]]
     path = next((str(path) for path in found if path.is_file()), checkpoint)
+    if path.endswith(".pt") and not Path(path).is_file():
+        raise ValueError(f"{path} is not a file; expected a fairseq checkpoint")
+    if Path(path).name in (WEIGHTS, "config.json") and Path(path).is_file():
+        raise ValueError(f"{path} is a file of a model; pass its folder")
     if path == checkpoint and folder.is_dir() and not (folder / "config.json").is_file():
-        runs, hint = sorted(folder.glob("*/checkpoints")), ""
+        runs, hint = sorted(path.parent for path in folder.glob(f"*/checkpoints/{LAST}")), ""
         if runs:
-            hint = f"; choose one of its runs, such as {runs[0].parent}"
+            hint = f"; choose one of its runs, such as {runs[0]}"
         elif any(folder.glob(DICTIONARY)) or any(folder.glob(f"*/{DICTIONARY}")):
             hint = "; it is prepared data"
         raise ValueError(f"{checkpoint} has neither a checkpoint nor a model of transformers, with config.json{hint}")

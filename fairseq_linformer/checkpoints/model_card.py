@@ -10,6 +10,7 @@ from .. import __version__
 from ..data.tasks import OWN
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..huggingface import LinformerPreTrainedConfig
+from .sentence_transformers import POOLINGS, recorded_pooling
 
 _TEMPLATE = """\
 ---
@@ -101,7 +102,7 @@ def write_card(
     details = config.fairseq or {}
     imported, distilled, finetuned = (details.get(name) or {} for name in ("imported", "distilled", "finetuned"))
     auto_class, task, shape = _KINDS[config.architectures[0]]
-    if onnx and onnx["pooling"] in ("cls", "mean"):
+    if onnx and onnx["pooling"] in POOLINGS:
         shape = "(sentences, width)"
     has_head = task == "text-classification"
     labels = [config.id2label[i] for i in range(config.num_labels)] if has_head else []
@@ -112,6 +113,8 @@ def write_card(
         if has_head
     ]
     data = "own data" if finetuned.get("task") == OWN else finetuned.get("task", "")
+    vectors = onnx["pooling"] if onnx else pooling
+    is_normalized = vectors in POOLINGS and recorded_pooling(config).get("normalize")
     variance = distilled.get("variance_after")
     rows = [
         ("n, the longest input", config.max_positions),
@@ -123,7 +126,7 @@ def write_card(
         ("tokenizer", tokenizer),
         ("weights of the graph", onnx and ("int8, fp32 in norms and classification head" if onnx["int8"] else "fp32")),
         ("classification head", has_head and f"{config.classification_head_name}: {', '.join(labels)}"),
-        ("pooling", onnx["pooling"] if onnx else pooling),
+        ("pooling", f"{vectors}, normalized" if is_normalized else vectors),
         ("explained variance of the Transformer's last layer", variance and f"{variance[-1]:.3f}"),
         *((f"{data} {split}, {name}", _format_score(score, num_rows)) for split, name, score, num_rows in scores),
         ("data of finetuning", finetuned.get("data")),

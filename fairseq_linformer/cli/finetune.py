@@ -133,7 +133,7 @@ def _finetune(options: argparse.Namespace) -> str:
     results = finetune(job, options.dry_run)
     if options.dry_run:
         unfinished = len(recipes) - len(results)
-        return f"{name}: valid; unfinished runs: {unfinished} of {len(recipes)}; nothing was written"
+        return f"{name}: no error found; runs to train: {unfinished} of {len(recipes)}; nothing was written"
     return "\n".join(_report(label, task, results, Path(options.runs) / name, recipes))
 
 

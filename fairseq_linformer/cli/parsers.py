@@ -54,8 +54,10 @@ def suggest(word: str, known: Iterable[str]) -> str:
 def check_task_or_file(name: str) -> None:
     """Raise ValueError unless this is a task, a file, a folder, or - for standard input."""
     if name not in (*TASKS, "-") and not Path(name).exists():
+        if Path(name).suffix or "/" in name:
+            raise ValueError(f"{name} does not exist; expected a task, a file or a folder")
         known = f"choose from {', '.join(TASKS)}, a file or a folder"
-        raise ValueError(f"unknown task or file {name!r}{suggest(name, TASKS)}; {known}")
+        raise ValueError(f"unknown task or file {name!r}{suggest(name.lower(), TASKS)}; {known}")
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -166,9 +168,9 @@ SHARED: dict[str, dict[str, Any]] = {
     "--text-column": {
         "action": "append",
         "metavar": "COLUMN",
-        "help": "text; repeat for pairs (default: recognized by name)",
+        "help": "text; repeat for pairs (default: as in finetuning, or recognized by name)",
     },
-    "--label-column": {"metavar": "COLUMN", "help": "label (default: recognized by name)"},
+    "--label-column": {"metavar": "COLUMN", "help": "label (default: likewise)"},
     "--head": {"metavar": "NAME", "help": "classification head (default: the only one)"},
     "--labels": {
         "type": Path,

@@ -22,6 +22,7 @@ VALID_NAMES = ("valid", "validation", "dev")
 """Names of the validation file of a user's folder."""
 HELD_OUT_SHARE = 0.1
 """Share of a user's rows that is held out if there is no validation file."""
+SHOWN_CLASSES = 10
 Columns = tuple[tuple[str, ...], str]
 """One or two text columns and their label column."""
 _COLUMNS: set[Columns] = {
@@ -181,6 +182,11 @@ def open_own(train, valid=None, texts: Sequence[str] = (), label: str | None = N
         raise ValueError(
             f"labels of {train} must not be {', '.join(SYMBOLS)}, which fairseq reserves, got {reserved[0]}"
         )
+    shown = ", ".join(classes[:SHOWN_CLASSES]) + ", ..." * (len(classes) > SHOWN_CLASSES)
+    print(f"{train}: {len(classes):,} classes in {len(rows):,} rows: {shown}", file=sys.stderr)
+    trained = {row.label for row in rows if valid or not source.is_held_out(row)}
+    if unseen := sorted({*classes} - trained):
+        print(f"warning: the held-out rows alone have {len(unseen):,} classes, such as {unseen[0]}", file=sys.stderr)
     return own_task(classes, len(texts)), source
 
 

@@ -81,8 +81,7 @@ class TransformersClassifier(Classifier):
         self._tokenizer = load_from_transformers(AutoTokenizer, name)
         model, info = load_weights_from_transformers(AutoModelForSequenceClassification, name, output_loading_info=True)
         if info["missing_keys"]:
-            key = min(info["missing_keys"])
-            raise ValueError(f"{name} must have a trained classification head, but it has no {key}; finetune it first")
+            raise ValueError(f"{name} has no trained head for classes of texts; finetune it for them first")
         self.model, config = model.to(self.device).eval(), model.config
         self.names, self.columns = _class_names(config, name), _trained_columns(config)
         n = min(self._tokenizer.model_max_length, find_max_positions(model) or POSITIONS_LIMIT)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -14,8 +15,12 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from .. import models  # noqa: F401  registers the criterion, whose options a configuration may have
+from ..models.options import LinformerRobertaConfig
 from ..resources import find_config
+
+SECTIONS = {name: field.default for name, field in FairseqConfig.__dataclass_fields__.items()}
+SECTIONS["model"] = LinformerRobertaConfig
+"""The sections of fairseq's configuration, and what they have."""
 
 
 def split_config(config) -> tuple[Path, list[str]]:
@@ -37,6 +42,12 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
     for word in overrides:
         if "=" not in word and not word.startswith("~"):
             raise ValueError(f"an override must be KEY=VALUE or ~KEY, got {word}; commas separate values of an option")
+        key = word.lstrip("+~").partition("=")[0]
+        section = key.partition(".")[0].partition("/")[0]
+        if section not in (*SECTIONS, "hydra") and not (base.parent / section).is_dir():
+            sections = [name for name, options in SECTIONS.items() if hasattr(options, key)]
+            hint = f" (did you mean {sections[0]}.{key}?)" if sections else ""
+            raise ValueError(f"{section} in {word} is not a section of {base.name}{hint}")
     logging.getLogger("hydra").setLevel(logging.WARNING)
     _register_schema(base.stem)
     GlobalHydra.instance().clear()
@@ -50,8 +61,7 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
     except (HydraException, OmegaConfBaseException, YAMLError, ValueError, RecursionError, OSError) as error:
         cause = error.__cause__ if isinstance(error, HydraException) else None
         lines = [line.strip() for line in f"{error}\n{cause or ''}".splitlines() if line.strip()]
-        name = f"{config} {' '.join(overrides)}".strip()[:200]
-        raise ValueError(f"{name}: {'; '.join(lines[:2])[:500] or type(error).__name__}") from None
+        raise ValueError(f"{config}: {'; '.join(lines[:2])[:500] or type(error).__name__}") from None
     return cfg
 
 

@@ -89,7 +89,9 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
     results = []
     for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
         path = training.folder / RESULT
-        if not path.exists() and not dry_run:
+        if path.exists():
+            print(f"{training.name}: finished before", file=sys.stderr)
+        elif not dry_run:
             if len(trainings) > 1:
                 print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
             local.train(training)

@@ -134,6 +134,10 @@ CASES: list[Case] = [
         sst-2 mlm/model.pt --data task --source glue --lr nan -> --lr must .*nan
         sst-2 mlm/model.pt --data task --source glue --dry-run --slurm -> task is not prepared, and --dry-run writes
         sst-2 mlm/model.pt --seed 1 2 -> an override must be KEY=VALUE or ~KEY, got 2
+        sst-2 mlm/model.pt --data task --source glue +dropout=0.3 -> dropout in .*did you mean model.dropout
+        SST2 mlm/model.pt -> unknown task or file 'SST2' \(did you mean sst-2\?\)
+        nowhere.csv mlm/model.pt -> nowhere.csv does not exist; expected a task, a file or a folder
+        sst-2 hf/model.safetensors -> hf/model.safetensors is a file of a model; pass its folder
         sst-2 bad/onnx -> onnx is an ONNX folder, which only runs
         sst-2 mlm/model.pt --data task --source glue --batch 3 -> unrecognized arguments: --batch
         sst-2 mlm/model.pt --data task --source glue common.seed=5 -> common.seed=5 cannot be overridden: TASK

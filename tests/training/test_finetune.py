@@ -44,7 +44,7 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
     assert json.loads((tmp_path / "s.json").read_text())["scores"]["accuracy"]["value"] == accuracy
     for path in best.parent.glob("*.pt"):  # a finished run is not resumed
         assert "last_optimizer_state" not in fairseq_commands.load(best.parent, path.name)
-    assert "cats: valid" in finetune(tmp_path / "runs/cats", *SHORT, "--name", "more-cats", "--dry-run")
+    assert "cats: no error found" in finetune(tmp_path / "runs/cats", *SHORT, "--name", "more-cats", "--dry-run")
 
     before = (tmp_path / "runs/cats/result.json").stat().st_mtime_ns
     assert finetune(*words) == output and (tmp_path / "runs/cats/result.json").stat().st_mtime_ns == before
@@ -76,7 +76,10 @@ def test_models_of_transformers_are_converted_first(finetune, tmp_path):
     assert "accuracy" in finetune(encoder, *SHORT, "--lr", 1e-3, "--name", "direct")
     (start,) = (runs / "starts").glob("*/model.pt")
     before = start.stat().st_mtime_ns
-    assert "valid" in finetune(encoder, *SHORT, "--name", "again", "--dry-run") and start.stat().st_mtime_ns == before
+    assert (
+        "no error found" in finetune(encoder, *SHORT, "--name", "again", "--dry-run")
+        and start.stat().st_mtime_ns == before
+    )
     shutil.rmtree(runs / "starts")
     assert "is not converted, and --dry-run" in finetune(encoder, *SHORT, "--name", "again", "--dry-run")
 
@@ -134,7 +137,7 @@ def test_signal_saves_and_rerunning_resumes(finetune, masked_lm, tmp_path):
 def test_grid(finetune, masked_lm, tmp_path):
     words = (*SHORT[2:], "--max-epoch", 1, "--lr", "1e-3,5e-3", "--name", "grid")
     checkpoint = masked_lm / "checkpoint_last.pt"
-    assert "grid: valid; unfinished runs: 2 of 2" in finetune(checkpoint, *words, "--dry-run")
+    assert "grid: no error found; runs to train: 2 of 2" in finetune(checkpoint, *words, "--dry-run")
     assert not (tmp_path / "data").exists()
     output = finetune(checkpoint, *words)
     assert re.search(
@@ -148,7 +151,7 @@ def test_grid(finetune, masked_lm, tmp_path):
     dry = finetune(checkpoint, *words, "--slurm", "--dry-run", "--partition=gpu", "--device", "cpu")
     assert "finetune-grid is trained" in dry
     files = sorted(tmp_path.rglob("*"))
-    assert "grid: valid; unfinished runs: 2 of 4" in finetune(checkpoint, *words, "--seed", "1,2", "--dry-run")
+    assert "grid: no error found; runs to train: 2 of 4" in finetune(checkpoint, *words, "--seed", "1,2", "--dry-run")
     assert "8 truncated rows, but the model has n = 32" in finetune(
         checkpoint, *words, "--max-positions", 32, "--dry-run"
     )

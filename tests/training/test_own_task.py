@@ -65,13 +65,14 @@ def test_a_file_without_options(masked_lm, tmp_path, monkeypatch, capsys):
     Path("pets.csv").write_text("text,label\n" + "".join(f"{text},{'cd'[label]}\n" for text, label in texts.items()))
     command = ["finetune", "pets.csv", str(masked_lm / "checkpoint_last.pt"), "--device", "cpu", *map(str, SHORT)]
     main([*command, "--dry-run"])
-    assert "valid; unfinished runs: 1 of 1" in capsys.readouterr().out and not Path("data").exists()
+    assert "no error found; runs to train: 1 of 1" in capsys.readouterr().out and not Path("data").exists()
     main(command)
     output = capsys.readouterr()
     name = f"pets-{masked_lm.name}"
     counts = [len(MMapIndexedDataset(f"data/{name}/input0/{split}")) for split in ("train", "valid")]
     assert sum(counts) == len(texts) and 0 < counts[1] < 0.25 * len(texts)
     assert "pets.csv: text in text, labels in label" in output.err
+    assert f"pets.csv: 2 classes in {len(texts)} rows: c, d" in output.err
     rows = f"data/{name}: {counts[0]} rows of train, {counts[1]} rows of valid"
     assert re.search(f"{rows}.*; own file, 10 % held out by the hash of the text, train [0-9a-f]{{12}}", output.err)
     assert "learning rate for a width of 16: 0.0005" in output.err
