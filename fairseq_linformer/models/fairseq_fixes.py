@@ -8,6 +8,7 @@ import argparse
 import ast
 import atexit
 import collections
+import errno
 import json
 import math
 import os
@@ -136,9 +137,9 @@ def _explain_failures(path, expected: str) -> Iterator[None]:
     _check_uncompressed(path)
     try:
         yield
-    except OSError:
-        raise
     except Exception as error:  # torch raises many types of errors on files that are not pickles
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # the file system failed, or denied access
         if code := _REJECTED_TYPE.search(str(error)):
             raise ValueError(
                 f"{path} contains code ({code[1]}); a checkpoint may contain only weights and settings"
@@ -150,7 +151,8 @@ def _check_uncompressed(path) -> None:
     """Raise ValueError if a zip archive is compressed, and could unpack to any size; torch.save does not compress."""
     if not zipfile.is_zipfile(path):
         return
-    with suppress(zipfile.BadZipFile, NotImplementedError), zipfile.ZipFile(path) as archive:  # torch reports these
+    # PyTorch reports these errors.
+    with suppress(zipfile.BadZipFile, NotImplementedError, OSError), zipfile.ZipFile(path) as archive:
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
             raise ValueError(f"{path} must not be compressed, as torch.save writes it")
 

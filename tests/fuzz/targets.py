@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ TARGETS = {
     "corpus.xz": Target(_corpus, lzma.compress(TEXT), "x.txt.xz"),
     "corpus.zst": Target(_corpus, _zstd(TEXT), "x.txt.zst"),
     "dictionary": Target(read_dictionary, "mlm/dict.txt", "dict.txt"),
-    "labels": Target(read_labels, "cls/label/dict.txt", "dict.txt"),
+    "labels": Target(partial(read_labels, classes=2), "cls/label/dict.txt", "dict.txt"),
     "sentencepiece": Target(_tokenizer("sentencepiece"), "spm.model", "x.model"),
     "literal": Target(_literal, b"[(1, 2)] * 3", "literal"),
     "weights-index": Target(read_weight_files, json.dumps(WEIGHTS).encode(), "model.safetensors.index.json"),
