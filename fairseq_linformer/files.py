@@ -61,6 +61,12 @@ def read_json(path) -> Any:
         raise ValueError(f"{path} is not JSON: {error}") from None
 
 
+def is_read_error(error: Exception) -> bool:
+    """Whether a file could not be read, rather than that its content is damaged, which makes libraries seek to places
+    that do not exist (EINVAL)."""
+    return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+
+
 def fingerprint(content: Any) -> str:
     """SHA-256 of JSON content, independent of the order of its keys, which are strings."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -13,9 +13,9 @@ from .files import (
     find_companions,
     is_exported,
     is_fairseq_checkpoint,
-    is_onnx_folder,
     read_checkpoint,
     read_companions,
+    reject_onnx_folder,
     write_model,
 )
 from .to_linformer import from_authors, is_linformer, resize, to_linformer
@@ -52,8 +52,7 @@ def read_source(source, dictionary=None) -> tuple[dict[str, Any], Files]:
     if is_fairseq_checkpoint(source):
         checkpoint = read_checkpoint(source)
         return checkpoint, read_companions(find_companions(source, checkpoint), dictionary)
-    if is_onnx_folder(source):
-        raise ValueError(f"{source} is an ONNX folder, which only runs; pass what it was exported from")
+    reject_onnx_folder(source)
     if is_exported(source):
         from .huggingface import read_exported_checkpoint  # imports transformers, which takes seconds
 

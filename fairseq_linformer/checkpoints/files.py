@@ -117,6 +117,12 @@ def is_onnx_folder(checkpoint) -> bool:
     return (folder / ONNX_GRAPH).is_file() and not (folder / WEIGHTS).is_file()
 
 
+def reject_onnx_folder(checkpoint) -> None:
+    """Raise ValueError for a folder that ``export --onnx`` wrote, where weights are needed."""
+    if is_onnx_folder(checkpoint):
+        raise ValueError(f"{checkpoint} is an ONNX folder, which only runs; pass what it was exported from")
+
+
 def _with_cfg(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """Upgrade an old checkpoint to the layout of fairseq 0.12, as fairseq itself does."""
     from fairseq.checkpoint_utils import _upgrade_state_dict

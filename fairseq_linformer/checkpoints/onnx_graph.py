@@ -19,7 +19,7 @@ from ..errors import only_errors
 from ..huggingface import LinformerPreTrainedModel
 from ..modules.linear import LinearProjection
 from ..modules.projection import LearnedProjection
-from .sentence_transformers import recorded_pooling
+from .sentence_transformers import POOLINGS, recorded_pooling
 
 OPSET = 20
 """It has Gelu and LayerNormalization as single operators."""
@@ -54,7 +54,7 @@ class OnnxModel(nn.Module):
 
     def __init__(self, model: LinformerPreTrainedModel, max_positions: int, pooling: str | None):
         super().__init__()
-        self.normalize = bool(recorded_pooling(model.config).get("normalize"))
+        self.normalize = pooling in POOLINGS and bool(recorded_pooling(model.config).get("normalize"))
         self.encoder, self.pooling = model.base_model.encoder, pooling
         self.is_classifier = hasattr(model, "classifier")
         if pooling is None:
@@ -91,7 +91,7 @@ class OnnxModel(nn.Module):
             features = features.masked_fill(padding.unsqueeze(-1), 0.0).sum(1) / num_tokens
         elif self.pooling is None:
             features = self.head(features)
-        return F.normalize(features, dim=1) if self.normalize and self.pooling in ("cls", "mean") else features
+        return F.normalize(features, dim=1) if self.normalize else features
 
 
 def write_graph(

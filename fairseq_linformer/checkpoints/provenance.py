@@ -37,7 +37,7 @@ def collect_provenance(checkpoint: dict[str, Any], path) -> dict[str, Any]:
     content = {"cfg": cfg, **read_origins(checkpoint), **_read_finetuning(path)}
     source = read_manifest(Path(path).parent).get("source", {})
     if "label_column" in source:
-        content["columns"] = {"text": source["text_columns"], "label": source["label_column"]}
+        content["columns"] = {key: source[key] for key in ("text_columns", "label_column")}
     return content
 
 

@@ -93,14 +93,13 @@ def _finetune(options: argparse.Namespace) -> str:
     check_task_or_file(options.task)  # before PyTorch is imported, which takes seconds
     import torch
 
-    from ..checkpoints.files import find_checkpoint, is_onnx_folder
+    from ..checkpoints.files import find_checkpoint, reject_onnx_folder
     from ..training import recipe
     from ..training.finetune import FinetuningJob, default_name, finetune, submit
     from ..training.initial_checkpoint import read_width
 
     checkpoint = find_checkpoint(options.checkpoint)
-    if is_onnx_folder(checkpoint):
-        raise ValueError(f"{checkpoint} is an ONNX folder, which only runs; pass what it was exported from")
+    reject_onnx_folder(checkpoint)
     task, source, label = _open_task(options)
     own_label = default_name(label, checkpoint)
     lrs, seeds = options.lr, options.seed or (recipe.GRID_SEEDS if options.grid else (recipe.SEED,))

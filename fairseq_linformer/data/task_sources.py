@@ -75,6 +75,11 @@ class TaskFiles:
                 yield build_row(f"{name}:{number}", record, texts, label)
 
 
+def read_columns(source: Mapping[str, Any]) -> Columns | None:
+    """The columns in the ``description`` of a user's own files; None for other data."""
+    return (tuple(source["text_columns"]), source["label_column"]) if "label_column" in source else None
+
+
 def open_source(task: Task, source) -> TaskFiles:
     """Open a source of a task.
 
@@ -173,7 +178,8 @@ def open_own(train, valid=None, texts: Sequence[str] = (), label: str | None = N
     )
     rows = list(source.read_files("train"))
     check_unusable(source, "train", [row for row in rows if row.problem], len(rows))
-    if valid is None and not any(map(source.is_held_out, rows)):
+    kept = [row for row in rows if not source.is_held_out(row)]
+    if valid is None and len(kept) == len(rows):
         raise ValueError(f"{train} has only {len(rows):,} rows, too few to hold some out; pass --valid")
     classes = sorted({str(row.label) for row in rows if not row.problem})
     if len(classes) < 2:
@@ -184,8 +190,7 @@ def open_own(train, valid=None, texts: Sequence[str] = (), label: str | None = N
         )
     shown = ", ".join(classes[:SHOWN_CLASSES]) + ", ..." * (len(classes) > SHOWN_CLASSES)
     print(f"{train}: {len(classes):,} classes in {len(rows):,} rows: {shown}", file=sys.stderr)
-    trained = {row.label for row in rows if valid or not source.is_held_out(row)}
-    if unseen := sorted({*classes} - trained):
+    if unseen := sorted({*classes} - {row.label for row in kept}):
         print(f"warning: the held-out rows alone have {len(unseen):,} classes, such as {unseen[0]}", file=sys.stderr)
     return own_task(classes, len(texts)), source
 

@@ -21,7 +21,7 @@ from ..checkpoints.transformers_loading import (
     load_weights_from_transformers,
 )
 from ..config import POSITIONS_LIMIT
-from ..data.task_sources import Columns
+from ..data.task_sources import Columns, read_columns
 from ..errors import silence_transformers
 
 MIN_POSITIONS = 5
@@ -144,5 +144,4 @@ def _class_names(config: Any, name) -> list[str]:
 
 def _trained_columns(config: Any) -> Columns | None:
     """The columns of the user's own files that an exported model was trained on; None if it does not say."""
-    source = (getattr(config, "fairseq", None) or {}).get("columns")
-    return source and (tuple(source["text"]), source["label"])
+    return read_columns((getattr(config, "fairseq", None) or {}).get("columns", {}))

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..checkpoints.files import LABELS, find_companions, find_labels, get_cfg_section
 from ..checkpoints.models import build_model, open_checkpoint
 from ..data.manifest import read_manifest
+from ..data.task_sources import read_columns
 from ..data.tokenizer import Tokenizer, load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS, truncate
@@ -60,8 +61,7 @@ class FairseqClassifier(Classifier):
         manifest = read_manifest(self.path.parent)
         self._truncation = truncation or manifest.get("cut", TRUNCATIONS[0])
         self.num_inputs = manifest.get("num_inputs")
-        if "label_column" in (source := manifest.get("source", {})):
-            self.columns = tuple(source["text_columns"]), source["label_column"]
+        self.columns = read_columns(manifest.get("source", {}))
         self._companions = find_companions(self.path, opened)
         self.dictionary = Path(dictionary) if dictionary else self._companions / DICTIONARY
         if dictionary:

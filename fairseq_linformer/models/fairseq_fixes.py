@@ -8,7 +8,6 @@ import argparse
 import ast
 import atexit
 import collections
-import errno
 import json
 import math
 import os
@@ -42,6 +41,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train
 from torch import Tensor, nn
 
+from ..files import is_read_error
 from .hub_bpe import begins_word
 from .shapes import head_names
 
@@ -138,8 +138,8 @@ def _explain_failures(path, expected: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # torch raises many types of errors on files that are not pickles
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise  # the file system failed, or denied access
+        if is_read_error(error):
+            raise
         if code := _REJECTED_TYPE.search(str(error)):
             raise ValueError(
                 f"{path} contains code ({code[1]}); a checkpoint may contain only weights and settings"
