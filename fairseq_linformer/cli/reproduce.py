@@ -1,8 +1,9 @@
 """``fairseq-linformer reproduce``: an experiment, at a scale; and the pages of all results."""
 
 import argparse
+import fcntl
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,6 +33,11 @@ def add_parser(commands) -> None:
     parser.add_argument("--scale", default="cpu", help="size of the experiment: smoke, cpu, encoder, gpu or paper")
     parser.add_argument(
         "--part", help="a part of the experiment, such as a panel (default: all parts whose inputs are given)"
+    )
+    parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="only the parts that the results lack and no other process measures; run it once per core",
     )
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of text that `prepare pretraining` wrote")
     parser.add_argument(
@@ -82,7 +88,7 @@ def _reproduce(options: argparse.Namespace) -> str:
     if options.scale != "smoke":
         clean_commit()  # a result can be measured again at its commit
     lines = []
-    for part in parts:
+    for part in _lock_missing(parts, options, path) if options.missing else parts:
         result = module.run(part, options.scale, Inputs(_command(options, given), Path(options.runs), **given))
         write(result, path)
         lines.append(f"{result.part}: {path}")
@@ -101,7 +107,7 @@ def _choose_parts(module: ModuleType, options: argparse.Namespace, given: set[st
     if options.part is not None:
         if options.part not in parts:
             raise ValueError(
-                f"{options.experiment} has no --part {options.part!r} at this scale; choose from {', '.join(parts)}"
+                f"{options.experiment} has no --part {options.part!r} at this scale; choose from {'; '.join(parts)}"
             )
         parts = {options.part: parts[options.part]}
     chosen = {part: reads for part, reads in parts.items() if set(reads) <= given}
@@ -110,6 +116,22 @@ def _choose_parts(module: ModuleType, options: argparse.Namespace, given: set[st
         got = " ".join(map(flag_of, sorted(given))) or "none"
         raise ValueError(f"{options.experiment} reads {needs} at this scale, got {got}")
     return list(chosen)
+
+
+def _lock_missing(parts: Iterable[str], options: argparse.Namespace, path: Path) -> Iterator[str]:
+    """The parts that the results lack and no other process measures, each locked until the next one is taken."""
+    from ..reproduction.result import read
+
+    folder = Path(options.runs, options.scale)
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in parts:
+        with open(folder / f".{options.experiment} {part}.lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            if part not in {result.part for result in read(path)}:
+                yield part
 
 
 def _command(options: argparse.Namespace, given: Mapping[str, Any]) -> str:

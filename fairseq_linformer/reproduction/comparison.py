@@ -194,9 +194,8 @@ def verdict(
 # Table and chart
 
 
-def perplexity_table(result: Result, title: str) -> Table:
+def perplexity_table(rows: Rows, title: str) -> Table:
     """Models with their final perplexity, its extremes over seeds, and the ratio to RoBERTa's."""
-    rows = result.rows
     final = rows.select("perplexity")
     robertas = {row.n: row for row in final if row.model.startswith("roberta")}
     levels = {row.n: 2**row.value for row in rows.select("context_free_bits")}
@@ -210,10 +209,10 @@ def perplexity_table(result: Result, title: str) -> Table:
     return Table(f"{title}: final validation perplexity", heads, cells)
 
 
-def curves(result: Result, title: str, models: Callable[[str], bool]) -> Panel | None:
+def curves(rows: Rows, title: str, models: Callable[[str], bool]) -> Panel | None:
     """Validation perplexity over updates, a line per model and seed."""
     lines: dict[str, list] = {}
-    for row in result.rows.select("bits_curve"):
+    for row in rows.select("bits_curve"):
         if models(row.model):
             lines.setdefault(row.model, []).append([(x, 2**bits) for x, bits in row.points])
     chosen = dict(list(lines.items())[:MAX_LINES])

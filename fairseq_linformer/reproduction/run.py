@@ -1,9 +1,8 @@
 """Pretraining runs: a model, its origin, and its training through fairseq, cached by folder.
 
-Compared runs of a seed share data, masks, updates and schedule. They also share a RoBERTa, which is trained from
-scratch at the scale's n and grown by doubling to the n of the comparison. Each run then converts it to a Linformer, or
-trains it further. If lengths are compared, the RoBERTas of shorter n are first trained for as many updates as the
-longest one takes to grow.
+Runs of a seed share data, masks and batches. A run starts from scratch, from the last checkpoint of another one, as it
+is, grown or converted, or it branches off: it continues another run from an earlier update, with its optimizer and the
+next batches, while the learning rate decays to zero.
 
 RUNS/NAME/                  a run folder (``training/run_folder.py``); a finished run is not trained again
 RUNS/NAME-start.pt          its initial checkpoint, if it was grown or converted
@@ -28,7 +27,7 @@ from ..resources import CONFIGS
 from ..training import local, run_folder
 from ..training.job import PATH_OPTIONS, TrainingJob, quote
 from .result import Inputs, environment
-from .scales import VALID_BATCHES, Scale
+from .scales import VALID_BATCHES, Scale, Sizes
 from .text import claim_runs, describe_text, find_shards
 
 CONFIG = CONFIGS / "pretrain" / "base.yaml"
@@ -87,6 +86,13 @@ class Model:
         return STAGGERED if self.projection == "linear" and self.sharing != "layerwise" else "average"
 
     @property
+    def fields(self) -> dict[str, Any]:
+        """What rows select it by; all None but n for a Transformer."""
+        names = ("k", "sharing", "W", "start")
+        values = (self.k, self.sharing, self.local_window, self.start or self.default_start)
+        return {"n": self.n, **dict(zip(names, values if self.k is not None else [None] * len(names)))}
+
+    @property
     def options(self) -> dict[str, Any]:
         """Of a Linformer, as for ``to_linformer``."""
         values = {
@@ -124,8 +130,11 @@ class Run:
     """
     Attributes:
         origin: how its initial model is made, in a word such as "grown"; part of its name.
+        updates: in all; those of a branch include the ``branches_at`` of its parent.
         parent: the run whose last checkpoint it starts from, as it is, grown or converted; None to train from scratch.
         decays: whether the learning rate decays to zero; otherwise it is constant.
+        branches_at: the update of its parent that it continues from; 0 unless it is a branch.
+        keep_every: keep the checkpoint of each multiple of so many updates, for branches; 0 to keep only the last.
     """
 
     model: Model
@@ -134,6 +143,8 @@ class Run:
     updates: int
     parent: "Run | None" = None
     decays: bool = False
+    branches_at: int = 0
+    keep_every: int = 0
 
     @property
     def name(self) -> str:
@@ -146,28 +157,23 @@ class Run:
         return [*(self.parent.history if self.parent else []), self]
 
 
-def trunk(scale: Scale, n: int, seed: int, longest: int | None = None) -> Run:
-    """The RoBERTa that a comparison at n starts from.
-
-    Args:
-        longest: train for as many updates as the RoBERTa of this n.
-    """
+def trunk(scale: Scale, n: int, seed: int) -> Run:
+    """The RoBERTa that a comparison at n starts from: from scratch, then grown by doubling n."""
     run = Run(Model(scale.n), seed, "scratch", scale.base)
     while run.model.n < n:
         run = Run(Model(2 * run.model.n), seed, "grown", scale.grown, run)
-    doublings = (longest // n).bit_length() - 1 if longest else 0
-    return Run(run.model, seed, "waiting", doublings * scale.grown, run) if doublings else run
+    return run
 
 
-def compared_run(model: Model, scale: Scale, seed: int, longest: int | None = None) -> Run:
+def compared_run(model: Model, scale: Scale, seed: int) -> Run:
     """A model trained from the trunk at its n, with the learning rate decaying to zero."""
-    origin = ("continued" if model.k is None else "converted") + f"-as-n{longest}" * bool(longest)
-    return Run(model, seed, origin, scale.compared, trunk(scale, model.n, seed, longest), decays=True)
+    origin = "continued" if model.k is None else "converted"
+    return Run(model, seed, origin, scale.compared, trunk(scale, model.n, seed), decays=True)
 
 
-def compared_runs(models: Mapping[str, Model], scale: Scale, seed: int, longest: int | None = None) -> dict[str, Run]:
+def compared_runs(models: Mapping[str, Model], scale: Scale, seed: int) -> dict[str, Run]:
     """``compared_run`` of models by label."""
-    return {label: compared_run(model, scale, seed, longest) for label, model in models.items()}
+    return {label: compared_run(model, scale, seed) for label, model in models.items()}
 
 
 @dataclass(frozen=True)
@@ -220,7 +226,7 @@ def training_environment(runs: Iterable[Trained], inputs: Inputs) -> dict[str, A
     )
 
 
-def train_runs(runs: Sequence[Run], scale: Scale, folder: Path, text: Path) -> dict[Run, Trained]:
+def train_runs(runs: Sequence[Run], scale: Sizes, folder: Path, text: Path) -> dict[Run, Trained]:
     """Train runs, and before each those that it starts from, unless they are finished; resumes after a kill.
 
     Args:
@@ -244,6 +250,9 @@ def train_runs(runs: Sequence[Run], scale: Scale, folder: Path, text: Path) -> d
 
 def write_start(run: Run, parent: Trained, folder: Path) -> Path:
     """The initial checkpoint of a run, which is written unless it exists or is the parent's."""
+    if run.branches_at:
+        (path,) = parent.checkpoint.parent.glob(f"checkpoint_*_{run.branches_at}.pt")
+        return path
     if parent.model == run.model:
         return parent.checkpoint
     path = folder / f"{run.name}{START}"
@@ -255,8 +264,11 @@ def write_start(run: Run, parent: Trained, folder: Path) -> Path:
     return path
 
 
-def build_job(run: Run, start: Path | None, scale: Scale, folder: Path, text: Path) -> TrainingJob:
+def build_job(run: Run, start: Path | None, scale: Sizes, folder: Path, text: Path) -> TrainingJob:
     """The configuration of a run."""
+    # fairseq's polynomial decay begins at the end of the warmup, which a branch has behind it.
+    warmup = run.branches_at or (min(scale.warmup, run.updates // 10) if start else scale.warmup)
+    option = "continue_once" if run.branches_at else "finetune_from_model"
     overrides = (
         *training_overrides(
             find_shards(text),
@@ -265,11 +277,13 @@ def build_job(run: Run, start: Path | None, scale: Scale, folder: Path, text: Pa
             batch_size=scale.tokens // run.model.n,
             lr=scale.lr,
             updates=run.updates,
-            warmup=min(scale.warmup, run.updates // 10) if start else scale.warmup,
+            warmup=warmup,
             validate=scale.validate,
         ),
         f"common.bf16={str(scale.bf16).lower()}",
-        f"checkpoint.finetune_from_model={quote(str(start)) if start else 'null'}",
+        f"checkpoint.{option}={quote(str(start)) if start else 'null'}",
+        f"checkpoint.reset_lr_scheduler={str(bool(run.branches_at)).lower()}",
+        f"checkpoint.keep_interval_updates_pattern={run.keep_every or -1}",
         f"dataset.max_valid_steps={VALID_BATCHES}",
         f"dataset.num_workers={0 if scale.device == 'cpu' else WORKERS}",
         "dataset.data_buffer_size=0",

@@ -3,7 +3,7 @@
 Equal at all of them: pre-norm, no dropout, RoBERTa's masking, Adam (0.9, 0.98) with weight decay 0.01,
 gradients clipped to norm 1. The learning rate is constant while a model trains from scratch or grows, because a model
 whose learning rate decays over a short schedule never leaves the plateau of a model without context. It decays to zero
-in the comparison. A model first trains at a short n, where it leaves the plateau early, and grows by doubling n.
+before models are compared.
 """
 
 from dataclasses import dataclass
@@ -14,36 +14,16 @@ perplexity is that of the whole split."""
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What is compared.
-
-    Attributes:
-        compared_n: n of most comparisons (Figure 3 (a)).
-        k_divisors: n over each k of the comparison over k (Figure 3 (a), (b)); 1 is a control: RoBERTa, until E and F
-            learn.
-        lengths, fixed_k: of the comparison over n (Figure 3 (d)).
-        seeds: of each model.
-    """
-
-    compared_n: int
-    k_divisors: tuple[int, ...]
-    lengths: tuple[int, ...]
-    fixed_k: int
-    seeds: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Scale(Compared):
-    """What is compared, and how it is trained.
+class Sizes:
+    """How models are pretrained.
 
     Attributes:
         device: ``cpu`` or ``cuda``.
         layers, width, heads: of the encoder; its feed-forward layers are four times as wide.
-        n: of the RoBERTa that most runs start from. Other lengths are n times a power of two.
         tokens: per update.
         lr, warmup: learning rate, and the updates in which it rises.
-        base, grown, compared: updates from scratch, after each doubling of n, and in the comparison.
         validate: updates between two points of a curve, and between two checkpoints.
+        seeds: of each model.
         bf16: whether to train in bf16 instead of fp32.
     """
 
@@ -51,15 +31,30 @@ class Scale(Compared):
     layers: int
     width: int
     heads: int
-    n: int
     tokens: int
     lr: float
     warmup: int
+    validate: int
+    seeds: tuple[int, ...]
+    bf16: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale(Sizes):
+    """How models are pretrained that start from a RoBERTa, which first trains at a short n, where it leaves the plateau
+    early, and grows by doubling n.
+
+    Attributes:
+        n: of this RoBERTa at first.
+        base, grown, compared: updates from scratch, after each doubling of n, and in the comparison.
+        compared_n: n of most comparisons.
+    """
+
+    n: int
     base: int
     grown: int
     compared: int
-    validate: int
-    bf16: bool = False
+    compared_n: int
 
 
 SCALES: dict[str, Scale] = {
@@ -71,9 +66,6 @@ SCALES: dict[str, Scale] = {
         heads=2,
         n=16,
         compared_n=16,
-        k_divisors=(4, 1),
-        lengths=(16, 32),
-        fixed_k=8,
         seeds=(1,),
         tokens=128,
         lr=1e-3,
@@ -93,9 +85,6 @@ SCALES: dict[str, Scale] = {
         heads=4,
         n=16,
         compared_n=64,
-        k_divisors=(16, 8, 4, 2, 1),
-        lengths=(64, 128, 256, 512, 1024),
-        fixed_k=32,
         seeds=(1, 2, 3),
         tokens=2048,
         lr=2e-3,
@@ -105,30 +94,6 @@ SCALES: dict[str, Scale] = {
         compared=500,
         validate=100,
     ),
-    # One H100, at n and k of the paper; never run. At the 240,000 tokens per second of a distillation of this size,
-    # Figure 3 (a) takes three calls of 9 minutes of scripts/gpu_figure_3.sh. With one seed no verdict follows.
-    "gpu": Scale(
-        device="cuda",
-        layers=6,
-        width=384,
-        heads=6,
-        n=32,
-        compared_n=512,
-        k_divisors=(8, 4, 2),
-        lengths=(512, 1024, 2048, 4096),
-        fixed_k=256,
-        seeds=(1,),
-        tokens=16384,
-        lr=1e-3,
-        warmup=500,
-        base=2400,
-        grown=600,
-        compared=2000,
-        validate=200,
-        bf16=True,
-    ),
 }
-PAPER = Compared(compared_n=512, k_divisors=(8, 4, 2), lengths=(512, 1024, 2048, 4096), fixed_k=256, seeds=(1, 2, 3))
-"""The paper's scale, whose runs Slurm trains with ``configs/pretrain``."""
 NAMES = ("smoke", "cpu", "encoder", "gpu", "paper")
 """All scales. ``encoder`` is that of experiments on a pretrained encoder, which have sizes of their own."""

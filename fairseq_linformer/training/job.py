@@ -25,7 +25,7 @@ DEVICES: dict[str, dict[str, Any]] = {
     },
 }
 """Overrides for each device. The files in configs/ are for GPUs."""
-PATH_OPTIONS = ("task.data", "checkpoint.finetune_from_model", "criterion.teacher")
+PATH_OPTIONS = ("task.data", "checkpoint.finetune_from_model", "checkpoint.continue_once", "criterion.teacher")
 _NOT_IN_NAME = (
     "gpus",
     "distributed_training.",

@@ -298,7 +298,7 @@ CASES: list[Case] = [
         "--results results",
         """
         figure-9 -> 'figure-9'.*figure-3.*table-2
-        figure-3 --part e -> --part 'e'.*a, b, c, d
+        figure-3 --part a -> --part 'a'.*n=64, RoBERTa, seed 1; n=64, k=32, seed 1
         figure-3 --data nowhere -> --data nowhere.*dict.txt
         figure-3 --data data --runs text.txt -> cannot write to text.txt
         figure-3 -> figure-3 reads --data at this scale, got none

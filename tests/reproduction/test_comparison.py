@@ -13,7 +13,7 @@ from fairseq_linformer.reproduction.comparison import (
     perplexity_table,
     verdict,
 )
-from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows, repeated
+from fairseq_linformer.reproduction.result import Row, Rows, repeated
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 LEVEL = 8.0
@@ -126,9 +126,9 @@ def test_decreasing():
 
 
 def test_table_and_chart():
-    result = Result("a", "cpu", rows_of(roberta=ROBERTA, k_16=LINFORMER), dict.fromkeys(ENVIRONMENT, "x"))
-    table = perplexity_table(result, "A")
+    rows = rows_of(roberta=ROBERTA, k_16=LINFORMER)
+    table = perplexity_table(rows, "A")
     assert [row[0] for row in table.rows] == ["roberta", "k=16", "without context"]
     assert table.rows[1][1:] == ["64", "48.5 [45.25, 51.98]", "3", "1.414"] and table.rows[2][2] == "256"
-    panel = curves(result, "A", lambda label: label != "roberta")
+    panel = curves(rows, "A", lambda label: label != "roberta")
     assert list(panel.lines) == ["k=16"] and panel.lines["k=16"][0][-1] == (100, 2**5.5)

@@ -1,11 +1,13 @@
 """The boundary of each rule, from both sides: rows just inside, and just outside."""
 
+import itertools
 from collections.abc import Iterable
 
 import pytest
 
 from fairseq_linformer.analysis.theorem1 import theorem_bound
 from fairseq_linformer.reproduction.experiments import (
+    converted_encoder,
     distillation,
     figure_1,
     figure_2,
@@ -28,6 +30,7 @@ from fairseq_linformer.reproduction.experiments import (
 from fairseq_linformer.reproduction.finetuned import near_chance
 from fairseq_linformer.reproduction.paper import MATRICES
 from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
+from fairseq_linformer.reproduction.run import Model, as_authors
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from .test_comparison import model
@@ -281,29 +284,41 @@ def trained(values: dict[str, float], n: int = 64):
     yield Row(metric="context_free_bits", value=8.0, unit="bits", n=n)
 
 
-for bits, a, par in ((5.06, HOLDS, HOLDS), (5.08, HOLDS, FAILS), (5.52, FAILS, FAILS)):  # 1.05 is 0.070 bits
-    for panel in "ab":
-        rule(figure_3, panel, (a, trained({"k=8": 5.5, "k=16": bits})), part=panel)
-        rule(figure_3, f"{panel}-par", (par, trained({"k=8": 5.5, "k=16": bits})), part=panel)
-SHARED = {"none": 5.5, "headwise": 5.5, "key-value": 5.5}
-rule(
-    figure_3,
-    "c",
-    (HOLDS, trained({**SHARED, "layerwise": 5.56})),
-    (FAILS, trained({**SHARED, "layerwise": 5.58})),
-    part="c",
-)
+SCRATCH = {  # bits at the largest budget
+    Model(64): 5.0,
+    Model(64, 32): 5.02,
+    Model(64, 16): 5.04,
+    Model(64, 8): 5.5,
+    Model(64, 16, local_window=4): 5.0,
+    Model(64, 1, local_window=4): 5.1,
+    **dict.fromkeys(figure_3.by_sharing(64, 16), 5.5),
+    **dict.fromkeys(figure_3.by_length((128, 256), 32), 5.0),
+}
 
 
-def by_length(bits: float):
-    """A Linformer of n = 128, next to that of n = 64, and a RoBERTa of each."""
-    yield from [*trained({}), *model("n=64", [5.5] * 3, k=32), *model("roberta n=128", [5.0] * 3, n=128)]
-    yield from model("n=128", [bits] * 3, n=128, k=32)
-    yield Row(metric="context_free_bits", value=8.0, n=128)
+def from_scratch(changed: dict[Model, float]):
+    """Models with three seeds of these bits at 12,000 and 24,000 updates; a model without context has 8."""
+    for model_, value in {**SCRATCH, **changed}.items():
+        fields = {name: field for name, field in model_.fields.items() if field is not None}
+        for seed, budget in itertools.product((1, 2, 3), (12000, 24000)):
+            yield Row(metric="bits", value=value + 0.001 * seed, seed=seed, budget=budget, **fields)
+        yield Row(metric="context_free_bits", value=8.0, n=model_.n)
 
 
-for bits, outcome in ((5.63, HOLDS), (5.65, FAILS), (5.37, HOLDS), (5.35, FAILS)):  # 1.1 is 0.1375 bits, either way
-    rule(figure_3, "d", (outcome, by_length(bits)), part="d")
+QUARTER, HALF, LAYERWISE = Model(64, 16), Model(64, 32), Model(64, 16, "layerwise", start="average")
+for claim, changed, holds, fails in (  # 1.05 is 0.070 bits, 1.1 is 0.1375
+    ("k", HALF, 5.04, 5.05),
+    ("k", Model(64, 8), 5.04, 5.03),
+    ("par", QUARTER, 5.07, 5.08),
+    ("par, n = 128", Model(128, 32), 5.07, 5.08),
+    ("sharing", LAYERWISE, 5.57, 5.58),
+    ("n", Model(256, 32), 5.15, 5.16),
+    ("n", Model(256, 32), 4.89, 4.88),
+    ("par with W", Model(64, 16, local_window=4), 5.07, 5.08),
+    ("E and F", Model(64, 1, local_window=4), 5.0, 4.99),
+):
+    rule(figure_3, claim, *((o, from_scratch({changed: bits})) for o, bits in ((HOLDS, holds), (FAILS, fails))))
+rule(figure_3, "n", (UNDECIDED, from_scratch({Model(256): 6.1})))
 ON_ENCODER = {"k=64": 5.4, "k=128": 5.3, "k=256": 5.2, "k=128, W=16": 5.03, "k=1, W=16": 5.1}
 for claim, label, holds, fails in (
     ("k", "k=256", 5.21, 5.31),
@@ -312,13 +327,13 @@ for claim, label, holds, fails in (
     ("E and F", "k=1, W=16", 5.05, 5.01),
 ):
     cases = ((HOLDS, trained({**ON_ENCODER, label: holds}, 512)), (FAILS, trained({**ON_ENCODER, label: fails}, 512)))
-    rule(figure_3, claim, *cases, part="encoder all", scale="encoder")
+    rule(converted_encoder, claim, *cases, scale="encoder")
 
 
 def test_figure_3_reports_the_authors_start():
-    rows = [*trained({"k=8": 5.5, "k=16": 5.06}), *trained({"k=16, authors' start": 7.5})]
-    verdict = figure_3.verdicts([result(rows, part="a")])[1]
-    assert verdict.outcome == HOLDS and "authors' start and learning rate: not enough evidence" in verdict.remarks[0]
+    (verdict,) = [v for v in figure_3.verdicts([result(from_scratch({as_authors(QUARTER): 7.0}))]) if v.name == "par"]
+    assert verdict.outcome == HOLDS and verdict.remarks[1].startswith("n=64, k=16, normal / n=64, RoBERTa")
+    assert verdict.remarks[1].endswith("4 [4, 4]")
 
 
 # Theorems and sharing

@@ -9,7 +9,7 @@ from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.reproduction import comparison
 from fairseq_linformer.reproduction import run as run_module
 from fairseq_linformer.reproduction.encoder import EncoderModel
-from fairseq_linformer.reproduction.experiments import figure_3, initialization, local_window
+from fairseq_linformer.reproduction.experiments import converted_encoder, figure_3, initialization, local_window
 from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import (
     Model,
@@ -20,13 +20,14 @@ from fairseq_linformer.reproduction.run import (
     compared_run,
     compared_runs,
     train_runs,
-    trunk,
 )
 from fairseq_linformer.reproduction.scales import SCALES
+from fairseq_linformer.reproduction.scratch import branches
+from fairseq_linformer.training.compose import compose_config
 
 from .. import fairseq_commands
 
-OURS = ("smoke", "cpu", "gpu")
+OURS = ("smoke", "cpu")
 
 
 @pytest.fixture(scope="session")
@@ -38,10 +39,6 @@ def text(tmp_path_factory):
 
 def plans(scale, seed):
     """The runs of all compared models, by experiment and label."""
-    for panel in "abcd":
-        longest = scale.lengths[-1] if panel == "d" else None
-        for label, run in compared_runs(figure_3.models_of(panel, scale), scale, seed, longest).items():
-            yield f"figure_3 {panel} {label}", run
     for part, build in initialization.COMPARED.items():
         for label, run in build(scale, seed).items():
             yield f"{part} {label}", run
@@ -65,6 +62,25 @@ def test_every_seed_is_another_run(name, text, tmp_path):
             options = [options_of(run, scale, tmp_path, text) for run in stage]
             assert [o.pop("common.seed") for o in options] == ["1", "2", "3"], label
             assert all(o == options[0] for o in options) and len({run.name for run in stage}) == 3
+
+
+@pytest.mark.parametrize("name", figure_3.SIZES)
+def test_runs_from_scratch_follow_the_plan(name, text, tmp_path):
+    """A branch has the learning rate of its run where it leaves it, and decays to 0 at its budget."""
+    sizes, names = figure_3.SIZES[name], {}
+    for model, seed in figure_3.runs_of(name).values():
+        for budget, run in branches(model, seed, sizes).items():
+            assert names.setdefault(run.name, run) == run and run.branches_at % sizes.validate == 0
+            stable, branch = (options_of(each, sizes, tmp_path, text) for each in run.history)
+            assert (stable["lr_scheduler._name"], branch["lr_scheduler._name"]) == ("fixed", "polynomial_decay")
+            assert branch["optimization.max_update"] == str(budget)
+            assert int(branch["lr_scheduler.warmup_updates"]) == run.branches_at == round(0.8 * budget)
+            assert run.branches_at % int(stable["checkpoint.keep_interval_updates_pattern"]) == 0
+            assert stable["checkpoint.finetune_from_model"] == "null" and "checkpoint.continue_once" in branch
+            own = {"checkpoint", "lr_scheduler", "optimization.max_update"}
+            assert all(stable[key] == branch[key] for key in branch if not key.startswith(tuple(own)))
+            assert int(stable["dataset.batch_size"]) * model.n == sizes.tokens
+            assert stable["common.seed"] == str(seed) and stable["optimization.lr"] == f"[{sizes.lr}]"
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -101,9 +117,6 @@ def test_history_by_hand():
         (128, None, "grown", 400, False),
         (128, 32, "converted", 500, True),
     ]
-    waiting = trunk(scale, 64, 1, longest=256)
-    assert (waiting.origin, waiting.updates, waiting.parent.origin) == ("waiting", 2 * 400, "grown")
-    assert sum(r.updates for r in waiting.history) == sum(r.updates for r in trunk(scale, 256, 1).history)
 
 
 def test_model_options():
@@ -130,6 +143,34 @@ def test_the_default_start_is_that_of_the_architecture(model, start):
         assert LinformerConfig(8, 16, 8, **sharing).default_init == start
 
 
+@pytest.mark.parametrize(
+    "model, seed, overrides",
+    [
+        (Model(512), 1, ["+run=n512-roberta"]),
+        (Model(512, 128), 2, ["+run=n512-k128-headwise", "common.seed=2"]),
+        (as_authors(Model(512, 256, "layerwise")), 1, ["+run=n512-k256-layerwise", "+start=authors"]),
+        (Model(512, 256, "none", start="average"), 1, ["+run=n512-k256-none", "++model.projection_init=average"]),
+    ],
+)
+def test_overrides_at_the_papers_scale(model, seed, overrides):
+    assert figure_3.slurm_overrides(model, seed) == overrides
+
+
+def test_models_at_the_papers_scale():
+    """Each is a configuration that exists, of its n, k and sharing."""
+    for model in figure_3.models_of("paper"):
+        cfg = compose_config(str(figure_3.CONFIG), [*figure_3.slurm_overrides(model, 1), "task.data=any"])
+        assert (cfg.task.tokens_per_sample, cfg.common.seed, cfg.optimization.lr) == (model.n, 1, [0.0005])
+        assert cfg.model.get("projected_dim") == model.k and cfg.optimization.max_update == figure_3.PAPER_BUDGET
+        assert model.k is None or cfg.model.sharing == model.sharing
+
+
+def test_what_is_not_trained_is_named(tmp_path):
+    inputs = Inputs("", tmp_path, data=tmp_path, tasks=tmp_path)
+    with pytest.raises(ValueError, match=r"n512-k128-headwise,seed=2 is not trained; .*\+run=n512-k128-headwise"):
+        figure_3.run("n=512, k=128, seed 2", "paper", inputs)
+
+
 def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "train_runs", lambda runs, *at: {run: run for run in runs})
     monkeypatch.setattr(comparison, "score_models", lambda part, scale, models, every, inputs: models)
@@ -142,8 +183,8 @@ def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
 
 def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
     start = SimpleNamespace(path=tmp_path, overrides=(), max_positions=32)
-    monkeypatch.setattr(figure_3, "open_initial_checkpoint", lambda *arguments: start)
-    first, second = ({*figure_3.encoder_job("smoke", tmp_path, tmp_path, "run", s).overrides} for s in (1, 2))
+    monkeypatch.setattr(converted_encoder, "open_initial_checkpoint", lambda *arguments: start)
+    first, second = ({*converted_encoder.build_job("smoke", tmp_path, tmp_path, "run", s).overrides} for s in (1, 2))
     assert (first - second, second - first) == ({"common.seed=1"}, {"common.seed=2"})
 
 

@@ -31,8 +31,8 @@ RUNS = [
     ("figure-1", "roberta"),
     ("figure-1", "encoder"),
     ("figure-2", "time"),
-    ("figure-3", "d"),
-    ("figure-3", "encoder k=8, W=4"),
+    ("figure-3", "n=32, k=8, seed 1"),
+    ("converted-encoder", "k=8, W=4"),
     ("theorem-1", "heads"),
     ("theorem-2", "heads"),
     ("parameters", "sharing"),
@@ -88,7 +88,8 @@ def test_every_experiment_is_run():
 @pytest.mark.nightly
 def test_killed_and_resumed(smoke_inputs, tmp_path):
     """SIGKILL while a run trains: no finished run is trained again, and the result has all models."""
-    words = ["reproduce", "figure-3", "--part", "a", "--scale", "smoke", "--data", str(smoke_inputs / "text")]
+    words = ["reproduce", "figure-3", "--part", "n=16, k=4, seed 1", "--scale", "smoke"]
+    words += ["--data", str(smoke_inputs / "text")]
     command = [sys.executable, "-m", "fairseq_linformer.cli", *words, "--runs", "runs", "--results", "."]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
@@ -102,4 +103,4 @@ def test_killed_and_resumed(smoke_inputs, tmp_path):
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     assert {folder: (folder / "attempts.jsonl").read_text() for folder in done} == before
     (result,) = read(tmp_path / "figure_3/smoke.json")
-    assert len(result.rows.select("perplexity")) == 4
+    assert len(result.rows.select("bits")) == 2

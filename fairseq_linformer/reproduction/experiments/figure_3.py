@@ -1,205 +1,160 @@
-"""Perplexity while pretraining: a larger k lowers it (a, b), sharing costs little (c), n does not matter (d).
+"""Pretrained from scratch, a larger k lowers the perplexity (a, b), sharing costs little (c), n does not matter (d).
 
-Models are compared by the ratio of their perplexities, with Student's 95 % interval over seeds. A claim holds if the
-whole interval is within its limit, and does not hold if the whole interval is beyond it.
+At each budget of updates every model has a learning rate that has decayed to zero, and the models of a seed and n have
+seen the same batches with the same masks. Models are compared by the ratio of their perplexities on the whole
+validation split, with Student's 95 % interval over seeds. A claim holds if the whole interval is within its limit, and
+does not hold if the whole interval is beyond it. It is decided at the largest budget at which, with every seed, RoBERTa
+is 2 bits per predicted token, and every other compared model 1 bit, below a model without context at its n. Not enough
+evidence if there is no such budget, or with fewer than three seeds. Models need not have converged, so a table has the
+ratio to RoBERTa at every budget, and its trend: between the last two budgets it falls, stays or grows, by the interval
+of the paired difference; it stays if the interval is within 1 / 1.05 and 1.05.
 
-**a**, **b**: holds if each k, up to k = n, has at most the perplexity of the next smaller k. **a-par**, **b-par**:
-holds if k = n / 4 has at most 1.05 times the perplexity of RoBERTa after as many updates. **c**: holds if headwise,
-key-value and layerwise sharing each have at most 1.05 times the perplexity of no sharing, with the same initialization
-of E and F. **d**: holds if each n has between 1 / 1.1 and 1.1 times the perplexity of the shortest n; RoBERTa must
-have learned at each n. E and F of every n have the learning rate of the longest n, because the default decreases with
-n.
+**k** (a): holds if k = n / 4 has at most the perplexity of k = n / 8, and k = n / 2 that of k = n / 4. **par** (a; b,
+at a larger n): k = n / 4 has at most 1.05 times the perplexity of RoBERTa. **sharing** (c): headwise, key-value and
+layerwise sharing each have at most 1.05 times the perplexity of no sharing; E and F start as plain averages, the
+default of layerwise sharing. **n** (d): at a fixed k each longer n has between 1 / 1.1 and 1.1 times the perplexity of
+the shortest; the same ratio between RoBERTas of these n is reported. **par with W**: k = n / 4 with a local window has
+at most 1.05 times the perplexity of RoBERTa. **E and F**: k = n / 4 with the window has at most the perplexity of k = 1
+with it; if this fails, "par with W" says nothing about E and F.
 
-Not enough evidence with fewer than three seeds, if RoBERTa is less than 2 bits or another model less than 1 bit below
-a model without context at its n, or if a model has not converged: with one of its seeds the validation curve falls by
-0.01 bits or more over the last 20 % of its updates. E and F have the default initialization; the verdict on the same
-models with the authors' initialization and learning rate ("authors' start") is reported. (Written when earlier
-measurements of these models were known.)
-
-**On an encoder**: a head of masked language modeling is trained on the frozen Transformer. The Transformer with this
-head, and the Linformers converted from it, are then trained for equally many updates on the same batches; models need
-not have converged, and at least one of those compared, instead of each, must be 1 bit below a model without context.
-**k**: a larger k has at most the perplexity of a smaller one. **par**, **par with W**: k = n / 4, without and with a
-local window of 16, has at most 1.05 times the perplexity of the Transformer ("roberta" in the tables). **E and F**: k
-= n / 4 with the window has at most the perplexity of k = 1 with it. (Written before a Linformer was measured; the
-number of updates and the learning rate were chosen on the Transformer.)
+E and F have the default start and learning rate; "normal" in the tables are the authors', and "par" reports them too.
+The learning rate of the models was chosen on RoBERTa. (Written before the first run; a trial with one seed had shown
+that k = n / 4 is ahead of RoBERTa while both leave the plateau of a model without context, and behind it later.)
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from ...checkpoints.files import read_checkpoint, write_checkpoint
-from ...modules.rate import default_lr_scale
-from ...training import local
-from ...training.initial_checkpoint import open_initial_checkpoint
-from ...training.job import TrainingJob, quote, run_name
+from ...training.job import run_name
 from ...training.run_folder import DONE
-from ..comparison import (
+from ..display import Panel, Table
+from ..result import Inputs, Parts, Result, Rows, join
+from ..run import CONFIG, Model, Trained, as_authors
+from ..scratch import (
+    Scratch,
     at_most,
+    bits_by_seed,
+    budgets_of,
     curves,
-    decreasing,
+    label,
     perplexity_ratio,
     perplexity_table,
     pretrain,
-    score_models,
+    ratio_table,
+    ratios_over_budgets,
+    score,
     verdict,
 )
-from ..display import Panel, Table
-from ..encoder import EncoderModel, open_encoder
-from ..masked_head import train_head
-from ..result import Inputs, Parts, Result, Rows, join
-from ..run import CONFIG, Model, Trained, as_authors, compared_runs, convert, training_overrides
-from ..scales import PAPER, SCALES, Compared
-from ..statistics import Check, Verdict
-from ..text import claim_runs, find_shards
+from ..statistics import Verdict
 
 TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
 SAYS = "pretrained, a Linformer is nearly on par with RoBERTa, whatever the sharing and n"
 NEARLY, SAME = 1.05, 1.1
 """Ratios of perplexities: at most the first is "nearly on par"; up to the second, either way, "about the same"."""
-AUTHORS, WINDOW = ", authors' start", ", W=16"
-"""Suffixes of labels: a model with the authors' start of E and F, or with a local window."""
 SHARINGS = ("none", "headwise", "key-value", "layerwise")
+PAPER_BUDGET, PAPER_SEEDS = 250_000, (1, 2, 3)
+"""Of ``configs/pretrain``."""
 
-
-ENCODER_SIZES: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "n": 32,
-        "window": 4,
-        "head": {"updates": 4, "batch_size": 2, "lr": 1e-3},
-        "training": {"updates": 5, "batch_size": 2, "lr": 1e-4},
-        "amp": False,
-        "seeds": (1,),
-    },
-    "encoder": {
-        "n": 512,
-        "window": 16,
-        "head": {"updates": 400, "batch_size": 8, "lr": 1e-3},
-        "training": {"updates": 150, "batch_size": 8, "lr": 5e-4},
-        "amp": True,
-        "seeds": (1, 2, 3),
-    },
+SIZES: dict[str, Scratch] = {
+    # Shows that the code runs.
+    "smoke": Scratch(
+        device="cpu",
+        layers=1,
+        width=16,
+        heads=2,
+        tokens=128,
+        lr=1e-3,
+        warmup=2,
+        validate=4,
+        seeds=(1,),
+        budgets=(5, 10),
+    ),
+    # A core trains 10 updates per second.
+    "cpu": Scratch(
+        device="cpu",
+        layers=2,
+        width=128,
+        heads=4,
+        tokens=2048,
+        lr=1e-3,
+        warmup=250,
+        validate=400,
+        seeds=(1, 2, 3),
+        budgets=(6000, 12000, 24000),
+    ),
+    # One H100, at n and k of the paper; never run.
+    "gpu": Scratch(
+        device="cuda",
+        layers=6,
+        width=384,
+        heads=6,
+        tokens=16384,
+        lr=1e-3,
+        warmup=500,
+        validate=250,
+        seeds=(1,),
+        budgets=(2500, 5000, 10000),
+        bf16=True,
+    ),
 }
-"""The learning rate of training rises over a tenth of the updates, and decays linearly."""
-
-
-def encoder_label(k: int, window: int = 0) -> str:
-    return f"k={k}" + f", W={window}" * bool(window)
-
-
-def encoder_models(scale: str) -> dict[str, Model]:
-    """The Transformer; k = n / 4 with and without the window; n / 2, n / 8; and k = 1 with the window."""
-    n, w = ENCODER_SIZES[scale]["n"], ENCODER_SIZES[scale]["window"]
-    sizes = ((n // 4, w), (n // 4, 0), (n // 2, 0), (n // 8, 0), (1, w))
-    return {"roberta": EncoderModel(n), **{encoder_label(k, v): EncoderModel(n, k, local_window=v) for k, v in sizes}}
-
-
-_PANELS: dict[str, tuple[str, ...]] = dict.fromkeys("abcd", ("data",))
-_ON_ENCODER: Parts = {
-    scale: {f"encoder {label}": ("data", "encoder") for label in encoder_models(scale)} for scale in ENCODER_SIZES
-}
-PARTS: Parts = {
-    "smoke": {**_PANELS, **_ON_ENCODER["smoke"]},
-    "cpu": _PANELS,
-    "encoder": _ON_ENCODER["encoder"],
-    "gpu": _PANELS,
-    "paper": _PANELS,
-}
+"""Of each scale but the paper's, whose runs Slurm trains with ``configs/pretrain``."""
 
 
 # Models
 
 
-def models_of(panel: str, scale: Compared) -> dict[str, Model]:
-    """The compared models of a panel by label."""
-    if panel in "ab":
-        return by_k(scale, scale.compared_n * (2 if panel == "b" else 1))
-    return by_sharing(scale) if panel == "c" else by_length(scale)
+def by_k(n: int, window: int = 0) -> list[Model]:
+    """RoBERTa, k = n / 2, n / 4, n / 8, and n / 4 with the authors' start and rate; with a window n / 4, and k = 1."""
+    quarter = Model(n, n // 4)
+    windowed = [Model(n, k, local_window=window) for k in (n // 4, 1)] if window else []
+    return [Model(n), Model(n, n // 2), quarter, Model(n, n // 8), *windowed, as_authors(quarter)]
 
 
-def by_k(scale: Compared, n: int) -> dict[str, Model]:
-    """On a single GPU also k = n / 4 with a local window, instead of the authors' start."""
-    models = {"roberta": Model(n), **{f"k={n // d}": Model(n, n // d) for d in scale.k_divisors}}
-    if scale == SCALES["gpu"]:
-        return {**models, f"k={n // 4}{WINDOW}": Model(n, n // 4, local_window=16)}
-    return with_authors(models)
+def by_sharing(n: int, k: int) -> list[Model]:
+    """All with the same start of E and F."""
+    return [Model(n, k, sharing, start="average") for sharing in SHARINGS]
 
 
-def by_sharing(scale: Compared) -> dict[str, Model]:
-    """All with the default start of layerwise sharing, whose single matrix does not support the others'."""
-    n = scale.compared_n
-    k = n // (2 if scale == PAPER else 4)
-    models = {"roberta": Model(n), **{sharing: Model(n, k, sharing, start="average") for sharing in SHARINGS}}
-    return with_authors(models)
+def by_length(lengths: Sequence[int], k: int) -> list[Model]:
+    """A Linformer and a RoBERTa of each n."""
+    return [model for n in lengths for model in (Model(n), Model(n, k))]
 
 
-def by_length(scale: Compared) -> dict[str, Model]:
-    """A Linformer and a RoBERTa of each n; the latter shows the effect of n without E and F."""
-    lengths, rate = scale.lengths, default_lr_scale(scale.lengths[-1])
-    robertas = {"roberta" + f" n={n}" * (n > lengths[0]): Model(n) for n in lengths}
-    return with_authors({**robertas, **{f"n={n}": Model(n, scale.fixed_k, rate=rate) for n in lengths}})
+PANELS: dict[str, dict[str, list[Model]]] = {
+    "smoke": {"a": by_k(16, 1), "c": by_sharing(16, 4), "d": by_length((16, 32), 8)},
+    "cpu": {"a": by_k(64, 4), "c": by_sharing(64, 16), "d": by_length((64, 128, 256), 32)},
+    "gpu": {"a": by_k(512, 16)},
+    "paper": {"a": by_k(512), "b": by_k(1024), "c": by_sharing(512, 256), "d": by_length((512, 1024, 2048, 4096), 256)},
+}
+"""The compared models of each scale; one can be in several panels."""
 
 
-def with_authors(models: Mapping[str, Model]) -> dict[str, Model]:
-    """The models, and copies of those with k < n that have the authors' start and learning rate."""
-    return {**models, **{label + AUTHORS: as_authors(m) for label, m in models.items() if m.k and m.k < m.n}}
+def models_of(scale: str) -> list[Model]:
+    """The models of all panels, each once."""
+    return list(dict.fromkeys(model for models in PANELS[scale].values() for model in models))
 
 
-# Runs
+def runs_of(scale: str) -> dict[str, tuple[Model, int]]:
+    """The model and the seed of each part, the first seed of every model first."""
+    seeds = SIZES[scale].seeds if scale in SIZES else PAPER_SEEDS
+    return {f"{label(model)}, seed {seed}": (model, seed) for seed in seeds for model in models_of(scale)}
+
+
+PARTS: Parts = {scale: dict.fromkeys(runs_of(scale), ("data",)) for scale in PANELS}
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    if part.startswith("encoder"):
-        return run_on_encoder(part.removeprefix("encoder "), scale, inputs)
-    if scale == "paper":
-        return read_slurm_runs(part, inputs)
-    longest = SCALES[scale].lengths[-1] if part == "d" else None
-    return pretrain(part, scale, lambda s, seed: compared_runs(models_of(part, s), s, seed, longest), inputs)
-
-
-def run_on_encoder(label: str, scale: str, inputs: Inputs) -> Result:
-    """Train the head unless it exists, then the model with each seed."""
-    sizes, text, model = ENCODER_SIZES[scale], inputs.text, encoder_models(scale)[label]
-    encoder = open_encoder(inputs.encoder, model.n, inputs.runs.absolute() / scale / "figure_3")
-    folder, shard = encoder.parent, find_shards(text, single=True)[0]
-    claim_runs(folder, text)
-    head, start = folder / "head.pt", folder / f"{model.name}-start.pt"
-    if not head.exists():
-        write_checkpoint(train_head(read_checkpoint(encoder), shard, model.n, amp=sizes["amp"], **sizes["head"]), head)
-    checkpoint = read_checkpoint(head)
-    if not start.exists():
-        write_checkpoint(checkpoint if model.k is None else convert(checkpoint, model), start)
-    seeds = []
-    for seed in sizes["seeds"]:
-        job = encoder_job(scale, start, shard, f"{model.name}-seed{seed}", seed)
-        local.train(job)
-        seeds.append(Trained(job.folder, model, start))
-    result = score_models(f"encoder {label}", scale, {label: seeds}, seeds, inputs)
-    result.configuration = {"encoder": checkpoint["provenance"]["imported"]}
-    return result
-
-
-def encoder_job(scale: str, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
-    sizes, start = ENCODER_SIZES[scale], open_initial_checkpoint(checkpoint, checkpoint.parent)
-    updates = sizes["training"]["updates"]
-    schedule = {**sizes["training"], "warmup": round(updates / 10), "validate": max(1, updates // 5)}
-    overrides = (
-        *training_overrides([shard], sizes["n"], seed, **schedule),
-        f"common.amp={str(sizes['amp']).lower()}",
-        f"checkpoint.finetune_from_model={quote(str(start.path))}",
-        *start.overrides,
-        f"++model.max_positions={start.max_positions}",
-        "dataset.max_valid_steps=4",
-        "dataset.num_workers=0",
-        "optimizer._name=fused_adam",
-    )
-    return TrainingJob(str(CONFIG), overrides, 1, "cpu", str(checkpoint.parent), name)
-
-
-# The paper's scale
+    model, seed = runs_of(scale)[part]
+    if scale in SIZES:
+        return pretrain(part, scale, model, seed, SIZES[scale], inputs)
+    overrides = slurm_overrides(model, seed)
+    folder = inputs.runs / run_name(CONFIG, overrides)
+    if not (folder / DONE).exists():
+        words = " ".join(overrides)
+        command = f"fairseq-linformer submit {CONFIG.name} {words} --runs {inputs.runs} task.data=FOLDER"
+        raise ValueError(f"{folder} is not trained; `{command}` submits it")
+    trained = Trained(folder, model)
+    return score(part, scale, model, seed, {PAPER_BUDGET: trained}, trained.curve(), inputs)
 
 
 def config_name(model: Model) -> str:
@@ -212,130 +167,108 @@ def slurm_overrides(model: Model, seed: int) -> list[str]:
     words = [f"+run={config_name(model)}"]
     if model.k is not None and model == as_authors(model):
         words.append("+start=authors")
-    elif model.k is not None:
-        if model.start not in (None, model.default_start):
-            words.append(f"++model.projection_init={model.start}")
-        if model.rate not in (None, default_lr_scale(model.n)):
-            words.append(f"++model.projection_lr_scale={model.rate!r}")
+    elif model.start not in (None, model.default_start):
+        words.append(f"++model.projection_init={model.start}")
     return words + [f"common.seed={seed}"] * (seed != 1)
-
-
-def slurm_jobs(panel: str, runs, tasks, device: str) -> list[TrainingJob]:
-    """The Slurm array of a panel, the first seed of every model first."""
-    models = [(model, seed) for seed in PAPER.seeds for model in models_of(panel, PAPER).values()]
-    return [TrainingJob(str(CONFIG), tuple(slurm_overrides(*each)), 1, device, str(runs)) for each in models]
-
-
-ARRAYS = {f"figure-3{panel}": partial(slurm_jobs, panel) for panel in "abcd"}
-
-
-def read_slurm_runs(panel: str, inputs: Inputs) -> Result:
-    """The result of runs that ``submit --array`` has trained."""
-    models = {}
-    for label, model in models_of(panel, PAPER).items():
-        folders = [inputs.runs / run_name(CONFIG, slurm_overrides(model, seed)) for seed in PAPER.seeds]
-        if missing := [folder for folder in folders if not (folder / DONE).exists()]:
-            command = f"fairseq-linformer submit --array figure-3{panel} --runs {inputs.runs} task.data=FOLDER"
-            raise ValueError(f"{missing[0]} is not trained; `{command}` submits all runs of panel {panel}")
-        models[label] = [Trained(folder, model) for folder in folders]
-    every = [run for seeds in models.values() for run in seeds]
-    return score_models(panel, "paper", models, every, inputs)
 
 
 # Verdicts
 
 
-def split(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
-    """The panels, and the parts on an encoder joined into one result."""
-    panels = [result for result in results if not result.part.startswith("encoder")]
-    others = [result for result in results if result not in panels]
-    rows = Rows({str(row): row for row in join(others)}.values())  # each has the level of a model without context
-    return panels, [replace(others[0], part="on an encoder", rows=rows)] if others else []
-
-
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    panels, on_encoder = split(results)
-    found = [each for result in on_encoder for each in encoder_verdicts(result.rows, result.scale)]
-    for panel in "abcd":
-        rows = join(result for result in panels if result.part == panel)
-        has_authors = any((row.model or "").endswith(AUTHORS) for row in rows)
-        for build in RULES[panel]:
-            ours = build(panel, rows, "")
-            if has_authors:
-                theirs = build(panel, rows, AUTHORS)
-                remark = f"with the authors' start and learning rate: {theirs.outcome}; {theirs.numbers[0]}"
-                ours = replace(ours, remarks=[*ours.remarks, remark])
-            found.append(ours)
-    return found
+    rows, panels = join(results), PANELS[results[0].scale if results else "cpu"]
+    every = [model for models in panels.values() for model in models]
+    n = every[0].n
+    lengths = sorted({model.n for model in every if Model(model.n, model.n // 4) in every})
+    found = [larger_k(rows, n), *(par(rows, each, f"par, n = {each:,}" if each > n else "par") for each in lengths)]
+    if "c" in panels:
+        found.append(sharing(rows, panels["c"]))
+    if "d" in panels:
+        found.append(any_length(rows, panels["d"]))
+    windowed = [model for model in panels["a"] if model.local_window]
+    return [*found, *with_window(rows, *windowed)] if windowed else found
 
 
-def k_verdict(panel: str, rows: Rows, start: str) -> Verdict:
-    """The Linformers whose labels end with ``start``, in the order of k."""
-    linformers = [row for row in rows.select("perplexity") if row.k and row.model == f"k={row.k}{start}"]
-    models = [row.model for row in sorted(linformers, key=lambda row: row.k)]
-    return verdict(rows, panel, "A larger k lowers the validation perplexity.", models, decreasing(rows, models))
+def larger_k(rows: Rows, n: int) -> Verdict:
+    """Panels a, b: each k against the next smaller one."""
+    eighth, quarter, half = (Model(n, n // divisor) for divisor in (8, 4, 2))
+    claim = "A larger k lowers the validation perplexity."
+    pairs = ((quarter, eighth), (half, quarter))
+    return verdict(
+        rows, "k", claim, [eighth, quarter, half], lambda budget: [at_most(rows, *pair, budget) for pair in pairs]
+    )
 
 
-def par_verdict(panel: str, rows: Rows, start: str) -> Verdict:
-    n = rows[0].n if rows else 0
-    model = f"k={n // 4}{start}"
-    windowed = perplexity_ratio(rows, model + WINDOW, "roberta")
-    checks, remarks = [at_most(rows, model, "roberta", NEARLY)], [str(windowed)] if windowed else []
-    claim = "k = n / 4 is nearly on par with the Transformer."
-    return verdict(rows, f"{panel}-par", claim, [model], checks, remarks=remarks)
+def par(rows: Rows, n: int, name: str) -> Verdict:
+    """Panels a, b: k = n / 4 against RoBERTa; the other models of this n in remarks."""
+    quarter, roberta = Model(n, n // 4), Model(n)
+    last = budgets_of(rows)[-1:]
+    others = [Model(n, n // 2), as_authors(quarter)]
+    ratios = [perplexity_ratio(rows, model, roberta, budget) for model in others for budget in last]
+    claim = f"k = n / 4 is nearly on par with RoBERTa at n = {n:,}."
+    check = partial(at_most, rows, quarter, roberta, factor=NEARLY)
+    return verdict(rows, name, claim, [quarter], lambda budget: [check(budget)], [str(each) for each in ratios if each])
 
 
-def sharing_verdict(panel: str, rows: Rows, start: str) -> Verdict:
-    none, *shared = (sharing + start for sharing in SHARINGS)
-    checks = [at_most(rows, model, none, NEARLY) for model in shared]
+def sharing(rows: Rows, models: Sequence[Model]) -> Verdict:
+    """Panel c: each sharing against none."""
+    none, *shared = models
     claim = "Sharing E and F, even one for all layers, costs almost no perplexity."
-    return verdict(rows, panel, claim, [none, *shared], checks)
+    return verdict(
+        rows, "sharing", claim, models, lambda budget: [at_most(rows, model, none, budget, NEARLY) for model in shared]
+    )
 
 
-def length_verdict(panel: str, rows: Rows, start: str) -> Verdict:
-    """The shortest n against the others; a RoBERTa of each n is the control."""
-    measured = sorted(rows.select("perplexity"), key=lambda row: row.n)
-    models = {row.model: row.n for row in measured if row.k is not None and row.model == f"n={row.n}{start}"}
-    robertas = {row.n: row.model for row in measured if row.k is None}
-    controls = {model: robertas.get(n, f"roberta n={n}") for model, n in models.items()}
-    ratios = [perplexity_ratio(rows, model, control) for model, control in controls.items()]
-    checks = [at_most(rows, model, next(iter(models)), SAME, 1 / SAME) for model in list(models)[1:]]
-    claim = "At a fixed k the final perplexity is about the same for every n."
-    remarks = [str(ratio) for ratio in ratios if ratio]
-    return verdict(rows, panel, claim, list(models), checks, list(controls.values()), remarks)
+def any_length(rows: Rows, models: Sequence[Model]) -> Verdict:
+    """Panel d: the shortest n against the others; RoBERTas of these n are the control, in remarks."""
+    robertas, linformers = models[::2], models[1::2]
+    last = budgets_of(rows)[-1:]
+    ratios = [perplexity_ratio(rows, model, robertas[0], budget) for model in robertas[1:] for budget in last]
+    claim = f"At k = {linformers[0].k} the final perplexity is about the same for every n."
+    return verdict(
+        rows,
+        "n",
+        claim,
+        linformers,
+        lambda budget: [at_most(rows, model, linformers[0], budget, SAME, 1 / SAME) for model in linformers[1:]],
+        [str(each) for each in ratios if each],
+    )
 
 
-RULES = {"a": (k_verdict, par_verdict), "b": (k_verdict, par_verdict), "c": (sharing_verdict,), "d": (length_verdict,)}
-
-
-def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
-    n, window = ENCODER_SIZES[scale]["n"], ENCODER_SIZES[scale]["window"]
-    by_k = [encoder_label(n // divisor) for divisor in (8, 4, 2)]
-    quarter, windowed, control = encoder_label(n // 4), encoder_label(n // 4, window), encoder_label(1, window)
-    larger = "Converted from an encoder, a larger k has a lower perplexity."
-    par = "Converted from an encoder{}, k = n / 4 is nearly on par with it."
-    more = "Converted from an encoder, next to a local window, E and F lower the perplexity."
-    claims: list[tuple[str, str, list[str], list[Check]]] = [
-        ("k", larger, by_k, decreasing(rows, by_k)),
-        ("par", par.format(""), [quarter], [at_most(rows, quarter, "roberta", NEARLY)]),
-        ("par with W", par.format(" with W"), [windowed], [at_most(rows, windowed, "roberta", NEARLY)]),
-        ("E and F", more, [windowed, control], [at_most(rows, windowed, control)]),
+def with_window(rows: Rows, quarter: Model, control: Model) -> list[Verdict]:
+    """k = n / 4 with a local window against RoBERTa, and against k = 1 with this window."""
+    n, w = quarter.n, quarter.local_window
+    near = partial(at_most, rows, quarter, Model(n), factor=NEARLY)
+    lower = partial(at_most, rows, quarter, control)
+    return [
+        verdict(
+            rows,
+            "par with W",
+            f"k = n / 4 with W = {w} is nearly on par with RoBERTa.",
+            [quarter],
+            lambda budget: [near(budget)],
+        ),
+        verdict(
+            rows,
+            "E and F",
+            f"Next to W = {w}, E and F of k = n / 4 lower the perplexity of k = 1.",
+            [quarter, control],
+            lambda budget: [lower(budget)],
+        ),
     ]
-    return [verdict(rows, *claim, at_equal_updates=True) for claim in claims]
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    panels, on_encoder = split(results)
-    return [
-        *(perplexity_table(result, "On an encoder") for result in on_encoder),
-        *(perplexity_table(result, f"Panel {result.part}, {result.scale}") for result in panels),
-    ]
+    rows, models = join(results), models_of(results[0].scale)
+    return [ratio_table(rows, models), perplexity_table(rows, models)]
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
-    panels, on_encoder = split(results)
-    drawn = [
-        curves(result, f"{result.part}, {result.scale}", lambda label: not label.endswith(AUTHORS))
-        for result in [*on_encoder, *panels]
-    ]
-    return [panel for panel in drawn if panel]
+    rows, scale = join(results), results[0].scale
+    titles = {"a": "by k", "b": "by k, a larger n", "c": "by sharing", "d": "by n"}
+    measured = {
+        panel: [model for model in models if bits_by_seed(rows, model, budgets_of(rows)[-1])]
+        for panel, models in PANELS[scale].items()
+    }
+    drawn = [curves(rows, f"{titles[panel]}, {scale}", models) for panel, models in measured.items() if models]
+    return [*drawn, ratios_over_budgets(rows, f"ratio to RoBERTa, {scale}", measured["a"])]

@@ -146,4 +146,4 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    return [perplexity_table(result, f"{result.part.capitalize()}, {result.scale}") for result in results]
+    return [perplexity_table(result.rows, f"{result.part.capitalize()}, {result.scale}") for result in results]

@@ -126,7 +126,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
             [row.phase, str(row.k), row.model, f"{row.n:,}", row.metric.replace("_", " "), against, in_words(row)]
         )
     heads = ["phase", "k", "model", "n", "quantity", "over", "median [extremes]"]
-    quality = [perplexity_table(r, f"{r.part.capitalize()}, {r.scale}") for r in results if r.part == QUALITY]
+    quality = [perplexity_table(r.rows, f"{r.part.capitalize()}, {r.scale}") for r in results if r.part == QUALITY]
     return [*quality, *([Table("Time and memory", heads, cells)] if cells else [])]
 
 

@@ -37,7 +37,7 @@ from ..display import Table
 from ..encoder import EncoderModel, distill, open_encoder
 from ..finetuned import mean_accuracy, near_chance, result_of, task_folder
 from ..result import Inputs, Parts, Result, Rows, in_words, join
-from ..run import CONFIG, Model, Run, train_runs
+from ..run import Model, Run, train_runs
 from ..scales import SCALES
 from ..statistics import (
     FAILS,
@@ -258,15 +258,7 @@ def slurm_jobs(runs, tasks, device: str) -> list[TrainingJob]:
     return [training for job in jobs for training in open_job(job)[1]]
 
 
-def slurm_pretraining(runs, tasks, device: str) -> list[TrainingJob]:
-    """The Slurm array of all pretrainings: of Figure 3, and of this table."""
-    jobs = [job for array in figure_3.ARRAYS.values() for job in array(runs, tasks, device)]
-    names = [figure_3.config_name(model) for model in PAPER_MODELS.values()]
-    jobs += [TrainingJob(str(CONFIG), (f"+run={name}",), 1, device, str(runs)) for name in names]
-    return list(dict.fromkeys(jobs))
-
-
-ARRAYS = {"table-2": slurm_jobs, "pretraining": slurm_pretraining}
+ARRAYS = {"table-2": slurm_jobs}
 
 
 # Verdicts
