@@ -16,7 +16,7 @@ import re
 import sys
 import typing
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial, wraps
 from pathlib import Path
@@ -462,9 +462,19 @@ def create_and_remember(create: Callable[..., None], self: Any) -> None:
     _consumers.add(self._consumer)
 
 
+@_replaces(train, "validate")
+def validate_and_stop_loading(validate: Callable[..., Any], *args: Any) -> Any:
+    """A validation that ``--max-valid-steps`` cuts short leaves no thread: fairseq's has a batch that nobody takes, and
+    waits forever."""
+    others = set(_consumers)
+    losses = validate(*args)
+    _stop_loading(set(_consumers) - others)
+    return losses
+
+
 @atexit.register
-def _stop_loading() -> None:
-    for consumer in _consumers:
+def _stop_loading(consumers: Iterable[BackgroundConsumer] = _consumers) -> None:
+    for consumer in consumers:
         consumer._max_len = 0  # the batch that it is loading is its last
         while consumer.is_alive():
             with suppress(queue.Empty):  # it waits until there is room for the batch

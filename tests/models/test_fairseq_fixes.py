@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq.data import Dictionary
+from fairseq.data.iterators import BackgroundConsumer
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
@@ -215,3 +217,13 @@ def test_a_program_ends_while_batches_are_loaded():
     """Without the fix it is aborted."""
     ended = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (0, "500\n"), ended.stderr
+
+
+@pytest.mark.slow
+def test_a_validation_that_is_cut_short_leaves_no_thread(mlm_data, tmp_path):
+    """It has more batches than the queue, which its thread would wait for."""
+    before = {thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)}
+    options = ("--max-valid-steps", "1", "--batch-size-valid", "1", "--validate-interval-updates", "1")
+    train(mlm_data, tmp_path, *options, updates=6, validation=True)
+    after = {thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)}
+    assert len(after - before) <= 1  # of training
