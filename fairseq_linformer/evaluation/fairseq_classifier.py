@@ -118,8 +118,11 @@ class FairseqClassifier(Classifier):
         return logits.float().cpu()
 
 
-def read_prepared_rows(classifier: FairseqClassifier, folder, split: str) -> tuple[int, Iterator[EncodedRow]]:
-    """The number of rows, and the rows, of a folder written by ``prepare`` or fairseq's own scripts.
+def read_prepared_rows(
+    classifier: FairseqClassifier, folder, split: str, truncated: bool = True
+) -> tuple[int, Iterator[EncodedRow]]:
+    """The number of rows, and the rows, truncated to n or whole, of a folder written by ``prepare`` or fairseq's own
+    scripts.
 
     The classes of a model without label names get the names of the folder, which is assumed to be that of its training.
     """
@@ -142,12 +145,12 @@ def read_prepared_rows(classifier: FairseqClassifier, folder, split: str) -> tup
         )
     if prepared := read_manifest(folder).get("splits", {}).get(split, {}).get("cut"):
         print(f"{prepared:,} of {len(labels):,} rows were truncated when they were prepared", file=sys.stderr)
-    target_of, n = build_target_lookup(classifier), classifier.max_positions
+    target_of, n = build_target_lookup(classifier), classifier.max_positions if truncated else None
 
     def rows() -> Iterator[EncodedRow]:
         for i, label in enumerate(labels):
             (encoded,) = classifier.join_inputs([[dataset[i].numpy()] for dataset in inputs])
             ids, location = encoded["input_ids"], f"{folder} {split}:{i + 1}"
-            yield EncodedRow(location, {"input_ids": ids[:n]}, target_of(location, label), max(0, len(ids) - n))
+            yield EncodedRow(location, {"input_ids": ids[:n]}, target_of(location, label), len(ids) - len(ids[:n]))
 
     return len(labels), rows()

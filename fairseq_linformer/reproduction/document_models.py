@@ -1,155 +1,201 @@
-"""Classifiers of long documents with equal width and depth and random weights, and the memory that each takes.
+"""Ways to read a document that is longer than a pretrained encoder, as checkpoints, and their speed.
 
-    B documents of n tokens
-
-All read (B, n) tokens without padding. This project's models compute only the first position in their last layer, as
-classifiers do; ``EVERY_POSITION`` and the models of ``transformers`` compute all, without a head, which would cost
-as much as a few tokens.
+n tokens of a document; pieces of p tokens, the longest input of the encoder
 """
 
-import ctypes
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..benchmark.encoders import build_transformer
-from ..benchmark.models import BIGBIRD_FULL, FEATURES
-from ..benchmark.models import BUILDERS as PEERS
 from ..benchmark.timing import choose_clock, time_interleaved
+from ..checkpoints.files import get_cfg_section, read_checkpoint, replace_model, write_checkpoint
+from ..checkpoints.to_linformer import resize
 from ..config import LinformerConfig
-from ..machine import process_bytes
+from ..data.truncation import TRUNCATIONS, truncate
+from ..models.shapes import max_positions, upgrade_names
+from .encoder import EncoderModel
+from .run import Model, convert
 
-LINFORMER, EVERY_POSITION, ONNX, INT8 = "Linformer", "Linformer, every position", "Linformer, ONNX", "Linformer, int8"
-WINDOWED, WINDOWED_ONNX, WINDOWED_INT8 = (f"Linformer, local window{runtime}" for runtime in ("", ", ONNX", ", int8"))
-TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD = "Transformer, SDPA", "ModernBERT", "Longformer", "BigBird"
-GRAPHS = {ONNX: (False, False), INT8: (False, True), WINDOWED_ONNX: (True, False), WINDOWED_INT8: (True, True)}
-"""Run by ``onnxruntime``: whether they have a local window, and weights in 8 bits."""
-OURS = (LINFORMER, EVERY_POSITION, ONNX, INT8, WINDOWED, WINDOWED_ONNX, WINDOWED_INT8)
-OTHERS = (TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD)
-WARM_UP = 1024
-"""Most tokens of the pass that loads libraries, before memory is measured."""
+HEAD, ENDS = TRUNCATIONS
+"""Ways to truncate a document."""
+PIECES, NEAREST, HALVES = "pieces", "nearest piece", "half pieces"
+"""Ways to cut a document: into pieces of p tokens, of which a classifier averages the logits, and an embedding model
+the vectors; the one nearest to the query; pieces of p / 2 tokens."""
+ONNX, INT8 = ", ONNX", ", int8"
+"""Ends of the names of graphs, which ``onnxruntime`` runs; of one with weights in 8 bits."""
+SMOKE: dict[str, Any] = {"threads": 1, "layers": 2, "width": 32, "heads": 2, "vocabulary": 100}
+MINILM: dict[str, Any] = {"threads": 2, "layers": 6, "width": 384, "heads": 12, "vocabulary": 30522}
+"""The shape of all-MiniLM-L6-v2, and threads."""
 FIRST_TOKEN = 5
 """Random tokens begin after the special symbols."""
-Sizes = dict[str, Any]
-"""``layers``, ``width``, ``heads``, ``vocabulary``, ``window``, ``threads``; ``k`` and ``tokens`` of a round."""
-SMOKE: Sizes = {"threads": 1, "layers": 1, "width": 32, "heads": 2, "vocabulary": 100, "window": 4}
-MINILM: Sizes = {"threads": 2, "layers": 6, "width": 384, "heads": 12, "vocabulary": 30522, "window": 16}
-"""As all-MiniLM-L6-v2."""
-BIGBIRD_LONGEST = 8192
-"""``transformers`` allocates n^2 numbers per head and layer for BigBird, in 12 heads 12 GiB at n = 16,384."""
 Call = Callable[[Tensor], object]
 
 
-def measured_models(n: int) -> list[str]:
-    """The models that are measured at a length: BigBird is not where its attention is full, or takes n x n memory."""
-    return [name for name in (*OURS, *OTHERS) if name != BIGBIRD or BIGBIRD_FULL < n <= BIGBIRD_LONGEST]
+@dataclass(frozen=True)
+class Reader:
+    """A way to read a document of n tokens.
+
+    Attributes:
+        model: reads ``model.n`` tokens at a time.
+        reading: how a longer document is truncated or cut.
+        layers: the encoder's first layers; None for all.
+    """
+
+    model: Model
+    reading: str = HEAD
+    layers: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its checkpoint."""
+        return self.model.name + (f"-layers{self.layers}" if self.layers else "")
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What tells rows of it from those of others."""
+        return {**self.model.fields, "layers": self.layers, "reading": self.reading}
 
 
-def build_config(n: int, sizes: Sizes, is_windowed: bool) -> LinformerConfig:
+def readers(n: int, piece: int, k: int, window: int, layers: int) -> dict[str, Reader]:
+    """The compared readers by name."""
+    return {
+        "first piece": Reader(EncoderModel(piece)),
+        "both ends": Reader(EncoderModel(piece), ENDS),
+        "pieces": Reader(EncoderModel(piece), PIECES),
+        "nearest piece": Reader(EncoderModel(piece), NEAREST),
+        "half pieces": Reader(EncoderModel(piece // 2), HALVES),
+        "half the layers": Reader(EncoderModel(piece), layers=layers),
+        "Transformer": Reader(EncoderModel(n)),
+        "Linformer": Reader(EncoderModel(n, k)),
+        "Linformer, W": Reader(EncoderModel(n, k, local_window=window)),
+        "k = 1, W": Reader(EncoderModel(n, 1, local_window=window)),
+    }
+
+
+def write_reader(reader: Reader, encoder: Path, folder: Path) -> Path:
+    """The checkpoint of a reader made from an encoder, without training; written unless it exists."""
+    path = folder / f"{reader.name}.pt"
+    if not path.exists():
+        checkpoint = read_checkpoint(encoder)
+        if reader.layers:
+            checkpoint = keep_layers(checkpoint, reader.layers)
+        if reader.model.k is not None:
+            checkpoint = convert(checkpoint, reader.model)
+        elif reader.model.n > max_positions(upgrade_names(checkpoint["model"])):
+            checkpoint = resize(checkpoint, reader.model.n)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(checkpoint, path)
+    return path
+
+
+def keep_layers(checkpoint: dict[str, Any], layers: int) -> dict[str, Any]:
+    """A checkpoint of a RoBERTa with its first layers."""
+    state = upgrade_names(checkpoint["model"])
+    dropped = tuple(f"encoder.sentence_encoder.layers.{i}." for i in range(layers, 1000))
+    kept = {name: value for name, value in state.items() if not name.startswith(dropped)}
+    options = {**get_cfg_section(checkpoint, "model"), "encoder_layers": layers, "max_positions": max_positions(state)}
+    return replace_model(checkpoint, kept, options)
+
+
+# Speed
+
+
+def build_config(reader: Reader, sizes: dict[str, Any]) -> LinformerConfig:
+    """The encoder of a reader, with full attention where k is None.
+
+    Args:
+        sizes: ``layers``, ``width``, ``heads`` and ``vocabulary`` of the encoder.
+    """
+    model = reader.model
     return LinformerConfig(
         vocab_size=sizes["vocabulary"],
-        max_positions=n,
-        projected_dim=min(sizes["k"], n),
-        sharing="layerwise",
-        local_window=sizes["window"] if is_windowed else 0,
-        layers=sizes["layers"],
+        max_positions=model.n,
+        projected_dim=model.k or 1,
+        sharing=model.sharing,
+        projection_init=str(model.start),
+        local_window=model.local_window,
+        layers=reader.layers or sizes["layers"],
         embed_dim=sizes["width"],
         ffn_embed_dim=4 * sizes["width"],
         attention_heads=sizes["heads"],
     )
 
 
-def build_call(name: str, n: int, sizes: Sizes, graphs: Path) -> Call:
-    """The forward pass of a model on (B, n) tokens, with PyTorch's number of threads.
-
-    Args:
-        graphs: folder of ``write_graphs``.
-    """
-    if name in GRAPHS:
-        return _open_graph(graphs / f"{name}-{n}.onnx")
-    config = build_config(n, sizes, name == WINDOWED)
-    if name not in (LINFORMER, EVERY_POSITION, WINDOWED, TRANSFORMER):
-        return PEERS[name.lower()](config, FEATURES).eval()
-    model = _build_classifier(config)
-    if name == TRANSFORMER:
-        model.linformer.encoder = build_transformer(config, "sdpa")
-    called = model.linformer if name == EVERY_POSITION else model
-    return called.eval()
-
-
-def build_tokens(documents: int, n: int, sizes: Sizes) -> Tensor:
-    return torch.randint(FIRST_TOKEN, sizes["vocabulary"], (documents, n))
-
-
-def count_documents(n: int, sizes: Sizes) -> int:
-    """B: as many documents as have ``sizes["tokens"]`` tokens, at least one."""
-    return max(1, int(sizes["tokens"]) // n)
-
-
-@torch.inference_mode()
-def time_models(names: Sequence[str], n: int, sizes: Sizes, rounds: int, graphs: Path) -> dict[str, list[float]]:
-    """Seconds of each model in each round, on the same (B, n) tokens; a round that is not recorded comes first."""
-    tokens = build_tokens(count_documents(n, sizes), n, sizes)
-    runs = {name: partial(build_call(name, n, sizes, graphs), tokens) for name in names}
-    return time_interleaved(runs, rounds, clock=choose_clock("cpu"))
-
-
-def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:
-    """Write the graphs of ``GRAPHS`` for inputs of up to n tokens."""
-    from ..checkpoints.onnx_graph import write_graph
-
-    for name, (is_windowed, is_int8) in GRAPHS.items():
-        model = _build_classifier(build_config(n, sizes, is_windowed))
-        write_graph(model, folder / f"{name}-{n}.onnx", n, int8=is_int8)
-
-
-def _build_classifier(config: LinformerConfig) -> Any:
+def build_model(reader: Reader, sizes: dict[str, Any]) -> Any:
+    """A classifier with random weights."""
+    from ..benchmark.encoders import build_transformer
     from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
 
-    return LinformerForSequenceClassification(LinformerPreTrainedConfig(**asdict(config)))
+    config = build_config(reader, sizes)
+    model = LinformerForSequenceClassification(LinformerPreTrainedConfig(**asdict(config)))
+    if reader.model.k is None:
+        model.linformer.encoder = build_transformer(config, "sdpa")
+    return model.eval()
 
 
-def _open_graph(path: Path) -> Call:
+def cut(tokens: Tensor, reader: Reader) -> Tensor:
+    """What a reader reads of (B, n) tokens: as many rows as it has pieces, each of at most ``model.n`` tokens."""
+    width = min(reader.model.n, tokens.size(1))
+    return tokens.reshape(-1, width) if reader.reading in (PIECES, NEAREST, HALVES) else tokens[:, :width]
+
+
+def build_call(name: str, reader: Reader, n: int, sizes: dict[str, Any], embeds: bool, folder: Path) -> Call:
+    """The forward pass of a reader on (B, n) tokens, with PyTorch's number of threads.
+
+    Args:
+        name: ends in ``ONNX`` or ``INT8`` for a graph.
+        embeds: compute every position of the last layer, as mean pooling needs; a classifier computes the first one.
+        folder: where graphs are written.
+    """
+    model = build_model(reader, sizes)
+    if not name.endswith((ONNX, INT8)):
+        called = model.linformer if embeds else model
+        return lambda tokens: called(cut(tokens, reader))
     from ..checkpoints.files import open_session
-    from ..checkpoints.onnx_graph import INPUTS, OUTPUT
+    from ..checkpoints.onnx_graph import INPUTS, OUTPUT, write_graph
 
+    path = folder / f"{name}-{n}.onnx"
+    write_graph(model, path, n, int8=name.endswith(INT8))
     session = open_session(path, torch.get_num_threads())
 
     def call(tokens: Tensor) -> object:
-        inputs = (tokens, torch.ones_like(tokens))
+        read = cut(tokens, reader)
+        inputs = (read, torch.ones_like(read))
         return session.run([OUTPUT], {name: each.numpy() for name, each in zip(INPUTS, inputs)})
 
     return call
 
 
-def measure_memory(name: str, n: int, sizes: Sizes, graphs: Path) -> int:
-    """Resident bytes that the forward pass of one document of n tokens adds to the loaded model, in a process of its
-    own, on Linux."""
-    # Copies of a process that has imported what models need, and started no threads.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "fairseq_linformer.checkpoints.onnx_graph"])
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(_measure_here, name, n, sizes, graphs).result()
-
-
 @torch.inference_mode()
-def _measure_here(name: str, n: int, sizes: Sizes, graphs: Path) -> int:
-    torch.set_num_threads(sizes["threads"])
-    call, tokens = build_call(name, n, sizes, graphs), build_tokens(1, n, sizes)
-    if name not in GRAPHS:  # onnxruntime keeps the memory of its first pass, so that pass is measured
-        call(tokens[:, :WARM_UP])
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # of glibc: what was freed is not the model's
-        trim(0)
-    before = process_bytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak becomes the current size
-    call(tokens)
-    peak = process_bytes("VmHWM")
-    assert before is not None and peak is not None  # of this process, on Linux
-    return peak - before
+def time_readers(
+    compared: dict[str, Reader], n: int, rounds: int, sizes: dict[str, Any], embeds: bool, folder: Path
+) -> tuple[int, dict[str, list[float]]]:
+    """The number of documents of n random tokens, and the seconds of each reader in each round."""
+    documents = max(1, sizes["tokens"] // n)
+    tokens = torch.randint(FIRST_TOKEN, sizes["vocabulary"], (documents, n))
+    calls = {name: build_call(name, reader, n, sizes, embeds, folder) for name, reader in compared.items()}
+    runs = {name: partial(call, tokens) for name, call in calls.items()}
+    return documents, time_interleaved(runs, rounds, clock=choose_clock("cpu"))
+
+
+# Tokens
+
+
+def truncate_ids(ids: Sequence[int], reader: Reader) -> list[int]:
+    """The token IDs that a reader reads of a document ``<s> ... </s>``; all of them if it cuts documents."""
+    if reader.reading not in TRUNCATIONS:
+        return list(ids)
+    (kept,), _, _ = truncate([np.array(ids[1:])], [np.array([len(ids) - 1])], reader.model.n, reader.reading)
+    return [ids[0], *kept.tolist()]
+
+
+def cut_ids(ids: Sequence[int], reader: Reader) -> list[list[int]]:
+    """The pieces ``<s> ... </s>`` of a document ``<s> ... </s>``."""
+    width, inner = reader.model.n - 2, ids[1:-1]
+    return [[ids[0], *inner[start : start + width], ids[-1]] for start in range(0, len(inner), width)]

@@ -17,12 +17,15 @@ def smoke_inputs(tmp_path_factory):
     save_encoder(folder / "encoder", "bert", False)
     words = "the lowest tide was new newer slowly and told".split()
     (folder / "train.txt").write_text("".join(" ".join(draw.choices(words, k=22)) + "\n\n" for _ in range(60)))
+    paragraphs = ["title", *(" ".join(draw.choices(words, k=6)) for _ in range(20))]
+    (folder / "articles.txt").write_text(3 * ("\n".join(paragraphs) + "\n\n"))
     tokenizer = ["--tokenizer", str(folder / "encoder/tokenizer.json")]
     text = ["--source", str(folder / "train.txt"), "--valid-share", "0.2"]
     main(["prepare", "pretraining", str(folder / "text"), *text, *tokenizer])
+    variants = {"": (32, "head"), "-n16": (16, "head"), "-ends": (16, "head+tail"), "-whole": (1000, "head")}
     for task in ("sst-2", "imdb"):
         source = files.write_tsv(task, folder / f"{task}-source")
-        for n in (16, 32):
-            out = str(folder / "tasks" / (task if n == 32 else f"{task}-n{n}"))
-            main(["prepare", task, out, "--source", str(source), "--max-positions", str(n), *tokenizer])
+        for name, (n, truncation) in variants.items():
+            words = ["--source", str(source), "--max-positions", str(n), "--truncation", truncation]
+            main(["prepare", task, str(folder / "tasks" / f"{task}{name}"), *words, *tokenizer])
     return folder

@@ -19,7 +19,6 @@ from fairseq_linformer.reproduction.experiments import (
     long_documents,
     parameters,
     recall,
-    retrieval,
     speed,
     table_1,
     table_2,
@@ -28,6 +27,7 @@ from fairseq_linformer.reproduction.experiments import (
     theorem_2,
 )
 from fairseq_linformer.reproduction.finetuned import near_chance
+from fairseq_linformer.reproduction.paired import answer_row
 from fairseq_linformer.reproduction.paper import MATRICES
 from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
 from fairseq_linformer.reproduction.run import Model, as_authors
@@ -57,33 +57,6 @@ def rule(module, claim: str, *cases: tuple[str, Iterable[Row]], part="x", scale=
 def rounds(metric, value, low=None, high=None, **where) -> Row:
     """A ratio with the extremes of its rounds."""
     return Row(metric=metric, value=value, low=low or value, high=high or value, repetitions=3, **where)
-
-
-# Retrieval
-
-
-def hits(*lines: tuple[str, float, float, str]) -> list[Row]:
-    """Of the Transformer, 80 and 90 percent, and of others: model, hit@1, hit@10 and index; extremes 1 apart."""
-    every = [("Transformer", 80.0, 90.0, "own index"), *lines]
-    return [
-        rounds(f"hit@{at}", value, value - 1, value + 1, model=name, index=index, tokens=480)
-        for name, *values, index in every
-        for at, value in zip((1, 10), values)
-    ]
-
-
-ENOUGH, TOO_FEW_1, TOO_FEW_10 = (78.4, 89.55), (78.3, 90.0), (80.0, 89.5)
-for outcome, values in ((HOLDS, ENOUGH), (FAILS, TOO_FEW_1), (FAILS, TOO_FEW_10)):
-    rows = hits((retrieval.LINFORMER, *values, "own index"), (retrieval.ONE_AVERAGE, 1.0, 2.0, "own index"))
-    rule(retrieval, "converted", (outcome, rows))
-    pooled = [
-        hits((retrieval.POOLED, *own, "own index"), (retrieval.POOLED, *old, "old index"))
-        for own, old in ((values, ENOUGH), (ENOUGH, values))
-    ]
-    rule(retrieval, "distilled", *((outcome, each) for each in pooled))
-for control, outcome in ((77.9, HOLDS), (78.1, FAILS)):
-    rows = hits((retrieval.LINFORMER, 80.0, 90.0, "own index"), (retrieval.ONE_AVERAGE, control, 90.0, "own index"))
-    rule(retrieval, "E and F", (outcome, rows))
 
 
 # Table 1
@@ -485,20 +458,24 @@ def test_recall_reports_the_default_start():
     assert verdict.outcome == FAILS and verdict.remarks[0].startswith("with the default initialization: holds")
 
 
-def document_speeds(n: int, other: str, low: float):
-    """Ten times as fast, but in one round only ``low`` times as ``other``."""
-    for length, name, _ in long_documents.BARS:
-        for ours in (long_documents.LINFORMER, long_documents.EVERY_POSITION):
-            least = low if (length, name) == (n, other) else 10.0
-            yield rounds("time_ratio", 10.0, least, model=ours, baseline=name, n=length)
+def documents(task: str, changed: dict[str, float], speed: float = 1.2):
+    """Three seeds and 200 documents; each reader is right on 150 of them and on ``changed`` more, the first ones."""
+    n, metric = long_documents.SIZES["encoder"]["n"][task], long_documents.METRICS[task]
+    yield answer_row([True] * 200, "longer", n=1024, seed=1)
+    for reader in long_documents.readers_of(task, "encoder"):
+        right = 150 + changed.get(reader, 0)
+        for seed in (1, 2, 3):
+            yield answer_row([i < right for i in range(200)], metric, reader=reader, n=n, seed=seed)
+        yield rounds("time_ratio", speed, model=long_documents.LINFORMER, baseline=reader, task=task, n=n)
 
 
-for n, other, bar in ((4096, "Longformer", 3.0), (4096, "ModernBERT", 1.5), (16384, "Transformer, SDPA", 5.0)):
-    cases = ((HOLDS, document_speeds(n, other, bar)), (FAILS, document_speeds(n, other, bar - 0.01)))
-    rule(long_documents, "speed", *cases)
-for last, outcome in ((1.2, HOLDS), (1.21, FAILS)):
-    rows = [Row(metric="bytes_per_token", value=v, model="Linformer", n=n) for n, v in ((4096, 1.0), (16384, last))]
-    rule(long_documents, "memory", (outcome, rows))
+for task in long_documents.METRICS:
+    better, worse = {long_documents.LINFORMER: 20}, {long_documents.LINFORMER: -20}
+    for claim in ("keeps", "pieces", "whole", "E and F"):
+        cases = ((HOLDS, documents(task, better)), (FAILS, documents(task, worse)))
+        rule(long_documents, f"{claim}, {task}", *cases, scale="encoder")
+    slow = (FAILS, documents(task, better, 0.9)), (UNDECIDED, documents(task, {long_documents.TRANSFORMER: 2}))
+    rule(long_documents, f"keeps, {task}", *slow, scale="encoder")
 
 
 @pytest.mark.parametrize(

@@ -39,14 +39,15 @@ RUNS = [
     ("local-window", "step, k = 8"),
     ("local-window", "inference, k = 8"),
     ("recall", "recall"),
-    ("retrieval", "converted"),
-    ("retrieval", "distilled"),
     ("distillation", "untrained"),
     ("distillation", "short inputs"),
     ("distillation", "curve n=32, k=8, W=4"),
     ("initialization", "projections"),
     ("initialization", "conversion long"),
-    ("long-documents", "documents"),
+    ("long-documents", "imdb: pieces, seed 1"),
+    ("long-documents", "retrieval: nearest piece"),
+    ("long-documents", "retrieval: tf-idf"),
+    ("long-documents", "speed: n = 32"),
     ("int8", "speed"),
     ("int8", "imdb"),
     ("speed", "training"),
@@ -59,7 +60,7 @@ def runs(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
-LONG = dict.fromkeys([("int8", "imdb"), ("int8", "speed"), ("long-documents", "documents")], pytest.mark.nightly)
+LONG = dict.fromkeys([("int8", "imdb"), ("int8", "speed")], pytest.mark.nightly)
 
 
 @pytest.mark.parametrize("name, part", [pytest.param(*run, marks=LONG.get(run, ()), id="-".join(run)) for run in RUNS])
@@ -68,6 +69,8 @@ def test_part(name, part, smoke_inputs, runs, tmp_path, quick_workers, capsys):
     words = ["reproduce", name, "--scale", "smoke", "--part", part, "--runs", str(runs), "--results", str(tmp_path)]
     for option in module.PARTS["smoke"][part]:
         words += [f"--{option}", str(smoke_inputs / OPTIONS[option])]
+    if part.startswith("retrieval"):
+        words[words.index("--source") + 1] = str(smoke_inputs / "articles.txt")
     main(words)
     (result,) = read(tmp_path / name.replace("-", "_") / "smoke.json")
     assert result.part.startswith(part) and result.rows

@@ -29,9 +29,10 @@ from ...data.tokenizer_files import DICTIONARY
 from ...evaluation.classifier import OnnxClassifier
 from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
 from ...evaluation.predict import Throughput, predict
-from .. import document_models as models
+from .. import document_models
 from ..benchmarks import ratio_rows
 from ..display import Table, pivot
+from ..document_models import MINILM, SMOKE, Reader, time_readers
 from ..encoder import EncoderModel
 from ..finetuned import result_of, task_folder
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
@@ -51,13 +52,13 @@ PYTORCH, ONNX, INT8 = "PyTorch", "ONNX", "int8"
 ACCURACY, LOST, LOGITS, SIZE = "accuracy", "accuracy_lost", "logit_difference", "size_ratio"
 LIMIT_N, MIN_RATIO = 512, 1.5
 SIZES: dict[str, dict[str, Any]] = {
-    "smoke": {**models.SMOKE, "lengths": (32,), "rounds": 2, "tokens": 64, "k": 8},
-    "cpu": {**models.MINILM, "lengths": (32, 128, LIMIT_N), "rounds": 9, "tokens": 2048, "k": 128},
+    "smoke": {**SMOKE, "lengths": (32,), "rounds": 2, "tokens": 64, "k": 8, "window": 4},
+    "cpu": {**MINILM, "lengths": (32, 128, LIMIT_N), "rounds": 9, "tokens": 2048, "k": 128, "window": 16},
 }
 """As in ``long_documents.py``."""
-COMPARED = {models.INT8: (models.LINFORMER, models.ONNX), models.WINDOWED_INT8: (models.WINDOWED, models.WINDOWED_ONNX)}
+LINFORMERS = ("Linformer", "Linformer, local window")
+PAIRS = [(name + document_models.INT8, other) for name in LINFORMERS for other in (name, name + document_models.ONNX)]
 """Each int8 model, with those in single precision."""
-PAIRS = [(int8, other) for int8, others in COMPARED.items() for other in others]
 MODELS = {
     "smoke": EncoderModel(32, 8, local_window=4),
     "encoder": EncoderModel(512, 128, local_window=16, start=STAGGERED),
@@ -73,13 +74,16 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
 
 def run_speed(scale: str, inputs: Inputs) -> Result:
     sizes, rows = SIZES[scale], Rows()
+    ends = ("", document_models.ONNX, document_models.INT8)
     with num_threads(sizes["threads"]), TemporaryDirectory() as folder:
         for n in sizes["lengths"]:
-            models.write_graphs(Path(folder), n, sizes)
-            names = list(dict.fromkeys(name for pair in PAIRS for name in pair))
-            seconds = models.time_models(names, n, sizes, sizes["rounds"], Path(folder))
-            for int8, others in COMPARED.items():
-                rows += ratio_rows(seconds, [int8], others, n=n)
+            compared: dict[str, Reader] = {}
+            for name, window in zip(LINFORMERS, (0, sizes["window"])):
+                reader = Reader(EncoderModel(n, min(sizes["k"], n), "layerwise", local_window=window))
+                compared |= {name + end: reader for end in ends}
+            _, seconds = time_readers(compared, n, sizes["rounds"], sizes, False, Path(folder))
+            for int8, other in PAIRS:
+                rows += ratio_rows(seconds, [int8], [other], n=n)
     return Result("speed", scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})
 
 

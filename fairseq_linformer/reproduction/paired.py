@@ -1,0 +1,50 @@
+"""Right and wrong answers of models to the same questions, compared question by question."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .result import Row, Rows
+from .statistics import CONFIDENCE, Estimate
+
+RESAMPLES = 10_000
+
+
+def pack(answers: Sequence[bool] | np.ndarray) -> str:
+    """Answers as hexadecimal digits, four in each, for a row of a result."""
+    return np.packbits(np.asarray(answers, dtype=bool)).tobytes().hex()
+
+
+def unpack(row: Row) -> np.ndarray:
+    """(questions,) the answers in the field ``answers`` of a row, which has their number in ``questions``."""
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(row.answers), dtype=np.uint8))
+    return bits[: row.questions].astype(bool)
+
+
+def answer_row(answers: Sequence[bool] | np.ndarray, metric: str, **where: object) -> Row:
+    """A row of answers with their share in percent."""
+    share = 100 * float(np.mean(answers))
+    return Row(metric=metric, unit="%", value=share, questions=len(answers), answers=pack(answers), **where)
+
+
+def answers_of(rows: Rows, metric: str, **where: object) -> np.ndarray:
+    """(seeds, questions) the answers of a model, in the order of its seeds."""
+    found = sorted(rows.select(metric, **where), key=lambda row: row.seed or 0)
+    return np.array([unpack(row) for row in found])
+
+
+def difference(a: np.ndarray, b: np.ndarray, text: str) -> Estimate:
+    """Share of right answers of ``a`` minus that of ``b`` in points, with the bootstrap's 95 % interval over questions
+    and, where there are several, seeds.
+
+    Args:
+        a, b: (seeds, questions), with the same seeds and questions.
+    """
+    change = a.astype(int) - b.astype(int)
+    patterns, counts = np.unique(change, axis=1, return_counts=True)  # a resample only counts its patterns
+    draw = np.random.default_rng(0)
+    by_seed = draw.multinomial(counts.sum(), counts / counts.sum(), RESAMPLES) @ patterns.T / counts.sum()
+    seeds = draw.integers(len(change), size=(RESAMPLES, len(change)))
+    tail = 100 * (1 - CONFIDENCE) / 2
+    low, high = np.percentile(100 * np.take_along_axis(by_seed, seeds, 1).mean(1), [tail, 100 - tail])
+    return Estimate(100 * float(change.mean()), float(low), float(high), text)
