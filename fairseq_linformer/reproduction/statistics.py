@@ -86,11 +86,16 @@ class Estimate:
     def at_most(self, limit: float) -> Check:
         return self.within(-math.inf, limit)
 
+    def at_least(self, limit: float) -> Check:
+        return self.within(limit, math.inf)
+
     def more_than(self, limit: float) -> Check:
         return decide(self.low > limit, f"{self}; needs > {limit:g}", self.high <= limit)
 
     def within(self, least: float, most: float) -> Check:
-        needs = f"≤ {most:g}" if least == -math.inf else f"{least:.3g} to {most:.3g}"
+        needs = f"{least:.3g} to {most:.3g}"
+        if math.inf in (-least, most):
+            needs = f"≤ {most:g}" if least == -math.inf else f"≥ {least:g}"
         is_beyond = self.low > most or self.high < least
         return decide(least <= self.low and self.high <= most, f"{self}; needs {needs}", is_beyond)
 

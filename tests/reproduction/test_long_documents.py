@@ -121,19 +121,6 @@ def test_worth(change, speed, outcome):
     assert long_documents.worth(*estimates).outcome == outcome
 
 
-@pytest.mark.parametrize(
-    "rule, holds, undecided, fails",
-    [
-        (long_documents.at_most_a_point_below, (-1.0, 2.0), (-1.1, -1.0), (-2.0, -1.01)),
-        (long_documents.better, (0.1, 2.0), (0.0, 2.0), (-1.0, 0.0)),
-        (long_documents.faster, (1.01, 2.0), (1.0, 2.0), (0.9, 1.0)),
-    ],
-)
-def test_limits(rule, holds, undecided, fails):
-    for (low, high), outcome in ((holds, HOLDS), (undecided, UNDECIDED), (fails, FAILS)):
-        assert rule(Estimate(low, low, high, "x")).outcome == outcome
-
-
 def test_verdicts_and_tables():
     """The Linformer with W is right on all long reviews, pieces on half of them, k = 1 on none."""
     right = {long_documents.LINFORMER: 8, long_documents.TRANSFORMER: 8, long_documents.CUT: 4}

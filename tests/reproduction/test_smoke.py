@@ -23,8 +23,8 @@ OPTIONS = {"data": "text", "encoder": "encoder", "source": "train.txt", "tasks":
 RUNS = [
     ("table-1", "time"),
     ("table-1", "operations"),
-    ("table-2", "sst-2: n=16, k=8, headwise"),
-    ("table-2", "imdb: roberta, from scratch"),
+    ("table-2", "imdb: n=16, k=4, W=1, seed 1"),
+    ("table-2", "imdb: n=16, RoBERTa, random weights, seed 1"),
     ("table-2", "imdb: k = 8, W = 4, headwise"),
     ("table-3", "time"),
     ("table-3", "memory"),

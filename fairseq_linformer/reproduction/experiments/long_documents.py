@@ -25,7 +25,7 @@ hold if it is slower in every round, or the upper end is below -1. **whole**: be
 ends; **E and F**: better than k = 1 with W. These two do not hold if the interval has nothing above 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -271,21 +271,6 @@ class Quality:
         return Estimate(found.value, found.low, found.high, text) if found else None
 
 
-def at_most_a_point_below(change: Estimate) -> Check:
-    outcome = HOLDS if change.low >= -POINT else FAILS if change.high < -POINT else UNDECIDED
-    return Check(outcome, f"{change}; needs ≥ {-POINT:g}")
-
-
-def better(change: Estimate) -> Check:
-    outcome = HOLDS if change.low > 0 else FAILS if change.high <= 0 else UNDECIDED
-    return Check(outcome, f"{change}; needs > 0")
-
-
-def faster(speed: Estimate) -> Check:
-    outcome = HOLDS if speed.low > 1 else FAILS if speed.high <= 1 else UNDECIDED
-    return Check(outcome, f"{speed}; needs > 1")
-
-
 def worth(change: Estimate, speed: Estimate) -> Check:
     """Better and not slower, or faster and at most a point below."""
     is_better = change.low > 0 and speed.low >= 1
@@ -299,24 +284,20 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     scale = results[0].scale if results else "encoder"
     for task in METRICS:
         quality = Quality(task, rows, SIZES[scale]["n"][task])
-        checks: dict[str, list[Check | None]] = {
+        parts = [name for name in (FIRST, BOTH_ENDS) if name in readers_of(task, scale)]
+        checks = {
             "keeps": [
-                _check(at_most_a_point_below, quality.difference(LINFORMER, TRANSFORMER)),
-                _check(faster, quality.speed(TRANSFORMER)),
+                _check(lambda change: change.at_least(-POINT), quality.difference(LINFORMER, TRANSFORMER)),
+                _check(lambda speed: speed.more_than(1.0), quality.speed(TRANSFORMER)),
             ],
             "pieces": [_check(worth, quality.difference(LINFORMER, CUT), quality.speed(CUT))],
-            "whole": [
-                _check(better, quality.difference(LINFORMER, name))
-                for name in (FIRST, BOTH_ENDS)
-                if name in readers_of(task, scale)
-            ],
-            "E and F": [_check(better, quality.difference(LINFORMER, CONTROL))],
+            "whole": [_check(_is_better, quality.difference(LINFORMER, name)) for name in parts],
+            "E and F": [_check(_is_better, quality.difference(LINFORMER, CONTROL))],
         }
-        measured = bool(rows.select(METRICS[task]))
-        missing = Check(UNDECIDED, "not all of its readers are measured")
-        for name, claim in CLAIMS.items():
-            every = [each or missing for each in checks[name]] if measured else []
-            found.append(Verdict(f"{name}, {task}", claim, every))
+        is_measured = bool(rows.select(METRICS[task]))
+        found += [
+            Verdict(f"{name}, {task}", claim, checks[name] if is_measured else []) for name, claim in CLAIMS.items()
+        ]
     return found
 
 
@@ -328,8 +309,12 @@ CLAIMS = {
 }
 
 
-def _check(rule: Any, *estimates: Estimate | None) -> Check | None:
-    return rule(*estimates) if all(estimates) else None
+def _check(rule: Callable[..., Check], *estimates: Estimate | None) -> Check:
+    return rule(*estimates) if all(estimates) else Check(UNDECIDED, "not all of its readers are measured")
+
+
+def _is_better(change: Estimate) -> Check:
+    return change.more_than(0.0)
 
 
 # Tables and charts

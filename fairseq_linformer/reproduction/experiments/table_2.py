@@ -1,17 +1,22 @@
 """Finetuned on SST-2, IMDB, QNLI and QQP, a Linformer is as accurate as RoBERTa, by n, k and sharing.
 
-**Small models** are pretrained here: a RoBERTa, which is finetuned from scratch too, and Linformers converted from
-it; n is that of RoBERTa, 512 in the paper. **comparable**: on each task the Linformer of k = n / 4, with each
-sharing, is at most 1 point below RoBERTa. **k**: the mean over tasks of a Linformer of k = n / 2, with one of the
-sharings, is above RoBERTa's (the paper's is with layerwise sharing, 92.30 to 92.25, and not with the others).
-**sharing**: at k = n / 2 layerwise sharing has a higher mean than headwise and key-value sharing. **n**: at twice n
-and the same k the mean is within 1 point. Each holds if the runs of the two models do not overlap, in the claimed
-direction, and fails if they do not overlap in the other one.
+**Small models** are those of Figure 3, pretrained from scratch at n = 64 for its largest budget: RoBERTa, k = n / 4
+without and with a local window of 4, and k = 1 with the window; each pretraining seed is finetuned with the same seed,
+and RoBERTa from random weights too. Accuracies are compared row by row: the difference in points, with the bootstrap's
+95 % interval over rows and seeds. **pretraining**: RoBERTa is above random weights on both tasks; unless it is, nothing
+else is decided, because then only labels are compared. **small**: on each task k = n / 4, and with the window, is at
+most 1 point below RoBERTa (the lower end of the interval is at least -1); does not hold if the upper end of one is
+below -1. **E and F, small**: on each task k = n / 4 with the window is above k = 1 with it; does not hold if one
+interval has nothing above 0.
 
-Tasks are those with a model 5 points above the most frequent class, by the lower end of its 95 % interval (Wilson).
-Not enough evidence with fewer than three seeds, which are of finetuning alone, or if RoBERTa pretrained does not have
-a higher mean than from scratch, because then only labels are compared; the paper's scale, where no model is finetuned
-from scratch, lacks this control. E and F of layerwise sharing start differently from the others', which may explain a
+**At the paper's scale**, by n, k and sharing; n is that of RoBERTa, 512. **comparable**: on each task the Linformer of
+k = n / 4, with each sharing, is at most 1 point below RoBERTa. **k**: the mean over tasks of a Linformer of k = n / 2,
+with one of the sharings, is above RoBERTa's (the paper's is with layerwise sharing, 92.30 to 92.25, and not with the
+others). **sharing**: at k = n / 2 layerwise sharing has a higher mean than headwise and key-value sharing. **n**: at
+twice n and the same k the mean is within 1 point. Each holds if the runs of the two models do not overlap, in the
+claimed direction, and fails if they do not overlap in the other one. Tasks are those with a model 5 points above the
+most frequent class, by the lower end of its 95 % interval (Wilson). Not enough evidence with fewer than three seeds,
+which are of finetuning alone. E and F of layerwise sharing start differently from the others', which may explain a
 difference. The paper does not name QQP's metric; ASSUMED to be accuracy.
 
 **Distilled encoders**: a pretrained encoder and Linformers distilled from it, finetuned for one epoch with three
@@ -23,22 +28,27 @@ with that window; it does not hold if no run is above any of the other model. (W
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...checkpoints.files import LAST, MODEL
 from ...data.tasks import TASKS
+from ...data.tokenizer_files import DICTIONARY
+from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
+from ...evaluation.predict import Throughput, predict
+from ...machine import merge_provenance
 from ...training.finetune import FinetuningJob, finetune, open_job
 from ...training.job import TrainingJob
 from ...training.recipe import GRID_LRS, Recipe, build_grid, run_names
 from ...training.run_folder import CHECKPOINTS, DONE
-from .. import paper
-from ..display import Table
+from .. import paper, scratch
+from ..display import Table, pivot
 from ..encoder import EncoderModel, distill, open_encoder
 from ..finetuned import mean_accuracy, near_chance, result_of, task_folder
-from ..result import Inputs, Parts, Result, Rows, in_words, join
-from ..run import Model, Run, train_runs
-from ..scales import SCALES
+from ..paired import answer_row, answers_of, difference
+from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
+from ..run import Model, train_runs
 from ..statistics import (
     FAILS,
     HOLDS,
@@ -51,13 +61,16 @@ from ..statistics import (
     difference_of_extremes,
     ratio_of_extremes,
 )
+from ..text import describe_text
 from . import figure_3
 
 TITLE, WHERE = "Table 2", "Table 2, section 5.2"
 SAYS = "finetuned, a Linformer is as accurate as RoBERTa"
 NAMES = ("sst-2", "imdb", "qnli", "qqp")
 SHARINGS = ("headwise", "key-value", "layerwise")
-ROBERTA, SCRATCH = "roberta", ", from scratch"
+ROBERTA = "roberta"
+RANDOM = ", random weights"
+"""The end of the label of a model that is finetuned without being pretrained."""
 POINT = 1.0
 """Of accuracy, in percent: "comparable", "similar"."""
 
@@ -67,27 +80,10 @@ def label(model: Model) -> str:
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "stages": ((8, 3), (16, 3)),
-        "last": 4,
-        "lr": 1e-3,
-        "linformers": (Model(16, 8),),
-        "finetuning": (1e-3, 8),
-        "epochs": dict.fromkeys(NAMES, 1),
-    },
-    "cpu": {
-        "stages": ((16, 2000), (32, 400), (64, 4000), (128, 5000)),
-        "last": 1500,
-        "lr": 2e-3,
-        "linformers": (*(Model(128, k, sharing) for k in (64, 32) for sharing in SHARINGS), Model(256, 64)),
-        "finetuning": (5e-4, 32),
-        "epochs": {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
-    },
+    "smoke": {"tasks": ("imdb",), "finetuning": (1e-3, 8)},
+    "cpu": {"tasks": ("sst-2", "imdb"), "finetuning": (5e-4, 32)},
 }
-"""Of the small models. ``stages``: (n, updates) of RoBERTa, from scratch and then growing; the last n is its own.
-``last``: updates of each model after the stages, with the learning rate decaying to zero. ``lr``: of pretraining.
-``finetuning``: learning rate and batch size.
-"""
+"""Of the small models. ``finetuning``: learning rate and batch size, for one epoch."""
 PAPER_MODELS = {
     label(model): model
     for model in (
@@ -124,9 +120,21 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
 HALF_KEEPS, QUARTER_KEEPS, WINDOW_KEEPS, SST_2 = 0.99, 0.98, 0.99, 89.0
 
 
-def small_parts(scale: str) -> dict[str, tuple[str, ...]]:
-    labels = [ROBERTA, ROBERTA + SCRATCH, *map(label, SIZES[scale]["linformers"])]
-    return {f"{task}: {each}": ("data", "tasks") for each in labels for task in NAMES}
+def small_models(scale: str) -> dict[str, tuple[Model, bool]]:
+    """The small models by label, and whether they are pretrained."""
+    chosen = [model for model in figure_3.PANELS[scale]["a"] if model.k in (None, model.n // 4, 1) and not model.start]
+    found = {scratch.label(model): (model, True) for model in chosen}
+    return {**found, scratch.label(chosen[0]) + RANDOM: (chosen[0], False)}
+
+
+def small_parts(scale: str) -> dict[str, tuple[str, str, int]]:
+    """The task, the model's label and the seed of each part."""
+    return {
+        f"{task}: {each}, seed {seed}": (task, each, seed)
+        for seed in figure_3.SIZES[scale].seeds
+        for each in small_models(scale)
+        for task in SIZES[scale]["tasks"]
+    }
 
 
 def encoder_parts(scale: str) -> dict[str, Model]:
@@ -139,8 +147,8 @@ _ON_ENCODER: Parts = {
     scale: dict.fromkeys(encoder_parts(scale), ("data", "tasks", "encoder")) for scale in ENCODER_SIZES
 }
 PARTS: Parts = {
-    "smoke": small_parts("smoke") | _ON_ENCODER["smoke"],
-    "cpu": small_parts("cpu"),
+    "smoke": {**dict.fromkeys(small_parts("smoke"), ("data", "tasks")), **_ON_ENCODER["smoke"]},
+    "cpu": dict.fromkeys(small_parts("cpu"), ("data", "tasks")),
     "encoder": _ON_ENCODER["encoder"],
     "paper": {f"{task}: {each}": ("tasks",) for each in PAPER_MODELS for task in NAMES},
 }
@@ -151,52 +159,49 @@ PARTS: Parts = {
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
+    if scale in SIZES and part in small_parts(scale):
+        return finetune_small(part, scale, inputs)
     task, _, name = part.partition(": ")
-    configuration: dict[str, Any] = {}
-    if part in _ON_ENCODER.get(scale, ()):
-        model = encoder_parts(scale)[part]
-        configuration = {"model": asdict(model), "distillation": ENCODER_SIZES[scale]["distillation"]}
-        results = finetune_encoder(task, model, scale, inputs)[1]
-    elif scale == "paper":
+    if scale == "paper":
         results = finetune(paper_job(task, PAPER_MODELS[name], inputs, "cuda"))
-    else:
-        configuration = {key: SIZES[scale][key] for key in ("stages", "last", "lr")}
-        results = finetune(small_job(task, name, scale, inputs))
-    return result_of(part, scale, task, name, results, inputs, configuration)
+        return result_of(part, scale, task, name, results, inputs, {})
+    model = encoder_parts(scale)[part]
+    configuration = {"model": asdict(model), "distillation": ENCODER_SIZES[scale]["distillation"]}
+    return result_of(part, scale, task, name, finetune_encoder(task, model, scale, inputs)[1], inputs, configuration)
 
 
-def pretraining_runs(scale: str) -> dict[str, Run]:
-    """The pretrained small models by label, of one seed; those of one n have the same number of updates."""
-    sizes, seed = SIZES[scale], SCALES[scale].seeds[0]
-    (n, updates), *growth = sizes["stages"]
-    base = Run(Model(n), seed, "scratch", updates)
-    for n, updates in growth:
-        base = Run(Model(n), seed, "grown", updates, base)
-    found = {ROBERTA: Run(base.model, seed, "continued", sizes["last"], base, decays=True)}
-    for model in sizes["linformers"]:
-        start = base if model.n == base.model.n else Run(Model(model.n), seed, "grown", SCALES[scale].grown, base)
-        found[label(model)] = Run(model, seed, "converted", sizes["last"], start, decays=True)
-    return found
-
-
-def small_job(task: str, name: str, scale: str, inputs: Inputs) -> FinetuningJob:
-    """The finetuning of a model with each seed; it is pretrained first unless it is."""
-    sizes, folder = SIZES[scale], inputs.runs / scale / "table_2"
-    pretraining = pretraining_runs(scale)[name.removesuffix(SCRATCH)]
-    data = task_folder(task, pretraining.model.n, inputs)
-    trained = train_runs([pretraining], replace(SCALES[scale], lr=sizes["lr"]), folder, inputs.text)
-    lr, batch_size = sizes["finetuning"]
-    slug = name.replace(", ", "-").replace("=", "").replace(" ", "")
-    return FinetuningJob(
+def finetune_small(part: str, scale: str, inputs: Inputs) -> Result:
+    """Finetune a model of Figure 3, which is pretrained unless it is; right and wrong answers on all rows."""
+    task, name, seed = small_parts(scale)[part]
+    model, is_pretrained = small_models(scale)[name]
+    sizes, (lr, batch_size) = figure_3.SIZES[scale], SIZES[scale]["finetuning"]
+    data = task_folder(task, model.n, inputs)
+    pretraining = scratch.branches(model, seed, sizes)[sizes.budgets[-1]]
+    trained = train_runs([pretraining], sizes, inputs.runs / scale, inputs.text)[pretraining]
+    job = FinetuningJob(
         TASKS[task],
-        str(trained[pretraining].checkpoint),
-        [Recipe(lr, batch_size, sizes["epochs"][task], seed) for seed in SCALES[scale].seeds],
-        f"finetuned/{task}-{slug}",
+        str(trained.checkpoint),
+        [Recipe(lr, batch_size, 1, seed)],
+        f"{task}-{model.name}{'' if is_pretrained else '-random'}-seed{seed}",
         str(data),
-        str(folder),
-        from_scratch=name.endswith(SCRATCH),
+        str(inputs.runs.absolute() / scale / "table_2"),
+        from_scratch=not is_pretrained,
         overrides=("dataset.num_workers=0",),
     )
+    (found,) = finetune(job)
+    checkpoint = Path(job.runs, job.name, found["checkpoint"])
+    classifier = FairseqClassifier(checkpoint, dictionary=data / "input0" / DICTIONARY)
+    total, rows = read_prepared_rows(classifier, data, "valid")
+    predicted = predict(classifier, rows, Throughput(), total=total)
+    answers = [int(logits.argmax()) == row.target for row, logits in predicted]
+    circumstances = environment(
+        inputs,
+        f"{task}: {found['data']}; pretrained on: {describe_text(inputs.data)}",
+        seconds=round(found["seconds"], 1),
+        **merge_provenance([found]),
+    )
+    row = answer_row(answers, "right", task=task, model=name, n=model.n, seed=seed)
+    return Result(part, scale, Rows([row]), circumstances, {"recipe": found["recipe"], "model": found["model"]})
 
 
 def finetune_encoder(task: str, model: Model, scale: str, inputs: Inputs) -> tuple[list[Path], list[dict[str, Any]]]:
@@ -265,13 +270,38 @@ ARRAYS = {"table-2": slurm_jobs}
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    rows = join(results)
-    if rows.find("accuracy", model="Transformer"):
-        return encoder_verdicts(rows, results[0].scale)
-    return small_verdicts(rows, has_scratch=bool(rows) and results[0].scale != "paper")
+    rows, scale = join(results), results[0].scale if results else "cpu"
+    return [
+        *small_verdicts(rows, scale if scale in SIZES else "cpu"),
+        *paper_verdicts(rows if scale == "paper" else Rows()),
+        *encoder_verdicts(rows, scale if scale in ENCODER_SIZES else "encoder"),
+    ]
 
 
-def small_verdicts(rows: Rows, has_scratch: bool) -> list[Verdict]:
+def small_verdicts(rows: Rows, scale: str) -> list[Verdict]:
+    """Every model, with the seeds of the others, on every task."""
+    tasks, is_measured = SIZES[scale]["tasks"], bool(rows.select("right"))
+    roberta, quarter, windowed, control, random = small_models(scale)
+
+    def check(task: str, a: str, b: str, limit: float) -> Check:
+        ours, theirs = (answers_of(rows, "right", task=task, model=name) for name in (a, b))
+        if ours.shape != theirs.shape or len(ours) < MIN_SEEDS:
+            return Check(UNDECIDED, f"{task}: {a} or {b} needs {MIN_SEEDS} seeds")
+        change = difference(ours, theirs, f"{task}: {a} minus {b}, points")
+        return change.at_least(limit) if limit else change.more_than(limit)
+
+    learned = [check(task, roberta, random, 0.0) for task in tasks]
+    near = [check(task, each, roberta, -POINT) for task in tasks for each in (quarter, windowed)]
+    more = [check(task, windowed, control, 0.0) for task in tasks]
+    claims: tuple[tuple[str, str, list[Check], list[Check]], ...] = (
+        ("pretraining", "Pretraining a small RoBERTa raises the accuracy after finetuning.", learned, []),
+        ("small", "Pretrained for as long, k = n / 4 is at most a point below RoBERTa.", near, learned),
+        ("E and F, small", "Next to a local window, E and F raise the accuracy.", more, learned),
+    )
+    return [Verdict(name, claim, checks if is_measured else [], needed) for name, claim, checks, needed in claims]
+
+
+def paper_verdicts(rows: Rows) -> list[Verdict]:
     skipped = near_chance(rows, NAMES)
     tasks = [task for task in NAMES if task not in skipped]
     n = min((row.n for row in rows), default=0)
@@ -304,9 +334,8 @@ def small_verdicts(rows: Rows, has_scratch: bool) -> list[Verdict]:
             ],
         ),
     ]
-    learned = [check_difference(rows, ROBERTA, ROBERTA + SCRATCH, tasks)] if has_scratch else []
     remarks = [f"{task} is skipped because it is near chance: {best}" for task, best in skipped.items()]
-    return [Verdict(name, claim, checks if rows else [], learned, remarks) for name, claim, checks in claims]
+    return [Verdict(name, claim, checks if rows else [], (), remarks) for name, claim, checks in claims]
 
 
 def check_any(checks: Sequence[Check]) -> list[Check]:
@@ -344,6 +373,7 @@ def _unmeasured(text: str, tasks: Sequence[str]) -> Check:
 
 
 def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
+    is_measured = rows.find("accuracy", model="Transformer")
     models, tasks = ENCODER_SIZES[scale]["models"], list(ENCODER_SIZES[scale]["batch_sizes"])
     n = models[0].n
     windowed = next(m for m in models if m.k == n // 4 and m.local_window)
@@ -353,24 +383,38 @@ def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:
         window.append(decide(sst_2.value >= SST_2, f"sst-2: {in_words(sst_2)} %; needs ≥ {SST_2:g}"))
     kept = "Distilled, a Linformer of k = n / {} is {}as accurate as its Transformer."
     more = "Next to a local window, E and F raise the accuracy on long inputs."
-    return [
+    found = [
         Verdict("half", kept.format(2, ""), [check_kept(rows, model, tasks, HALF_KEEPS) for model in half]),
         Verdict("quarter", kept.format(4, "almost "), [check_kept(rows, m, tasks, QUARTER_KEEPS) for m in quarter]),
         Verdict("window", kept.format("4 with a local window", ""), window),
         Verdict("E and F", more, [check_difference(rows, windowed.label, replace(windowed, k=1).label, ["imdb"])]),
     ]
+    return found if is_measured else [replace(verdict, checks=[]) for verdict in found]
 
 
 # Table
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    """Every model with its accuracies, and the paper's."""
+    """The small models; every other model with its accuracies, and the paper's."""
     rows = join(results)
+    right: dict[tuple[str, str], list[float]] = {}
+    for row in rows.select("right"):
+        right.setdefault((row.model, row.task), []).append(row.value)
+    small = [Row(metric="right", model=model, task=task, **repeated(values)) for (model, task), values in right.items()]
+    title = "Accuracy in percent of small models pretrained from scratch, median over seeds [lowest, highest]"
+    return [*pivot(title, small, "model", "task", partial(in_words, digits=4)), *accuracy_table(rows)]
+
+
+def accuracy_table(rows: Rows) -> list[Table]:
+    """None if nothing was measured."""
+    rows = Rows(row for row in rows if row.metric != "right")
+    if not rows:
+        return []
     skipped, n, cells = near_chance(rows, NAMES), min(row.n for row in rows), []
     for model, row in {row.model: row for row in rows}.items():
         key = (row.n * 512 // n, row.k and row.k * 512 // n, row.sharing or "RoBERTa-base")
-        printed = {} if model.endswith(SCRATCH) else paper.TABLE_2.get(key, {})
+        printed = paper.TABLE_2.get(key, {})
         found = {task: in_words(rows.find("accuracy", task=task, model=model), 4) for task in NAMES}
         ours = [cell + (f" (paper {printed[task]})" if printed else "") for task, cell in found.items()]
         mean = mean_accuracy(rows, model, [task for task in NAMES if task not in skipped])
