@@ -6,7 +6,6 @@ FOLDER/starts/NAME-CHECKSUM/MODEL/      a distilled Linformer, see ``linearizati
 """
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,8 @@ import torch
 from ..linearization.linearize import linearize
 from ..linearization.options import Linearization
 from ..training.initial_checkpoint import open_initial_checkpoint
-from .run import GRADED, Model
+from .run import Model
 from .text import find_shards
-
-EncoderModel = partial(Model, start=GRADED)
-"""The encoder itself if k is None, else a Linformer made from it; graded windows are the default of conversions."""
 
 
 def open_encoder(encoder: str | None, n: int, folder: Path) -> Path:

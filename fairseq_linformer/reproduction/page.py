@@ -120,7 +120,7 @@ def _environments(results: dict[str, list[Result]]) -> str:
         found.setdefault((result.scale, e["date"], e["commit"], ", ".join(machine), version), []).append(result)
     rows = []
     for (scale, date, commit, *others), parts in found.items():
-        names = ", ".join(part.part for part in parts) if len(parts) <= 6 else f"{len(parts)} parts"
+        names = "; ".join(part.part for part in parts) if len(parts) <= 6 else f"{len(parts)} parts"
         commits = ", ".join(each[:8] for each in commit.split("; "))
         hours = sum(part.environment["seconds"] for part in parts) / 3600
         rows.append([scale, names, date, commits, *others, f"{hours:.2g}"])

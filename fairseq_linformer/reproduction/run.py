@@ -30,12 +30,14 @@ from .result import Inputs, environment
 from .scales import VALID_BATCHES, Scale, Sizes
 from .text import claim_runs, describe_text, find_shards
 
-CONFIG = CONFIGS / "pretrain" / "base.yaml"
+PRETRAINING = CONFIGS / "pretrain" / "base.yaml"
 START, PERPLEXITY = "-start.pt", "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
 tokens per second."""
 STAGGERED, GRADED = "staggered", "graded"
+LEFT_OUT = (None, "headwise", STAGGERED, "linear")
+"""Fields that a label does not name."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Model:
     """A Transformer if k is None, else a Linformer.
 
     Attributes:
+        projection, sharing: as the options of these names.
         start: ``--projection-init`` of E and F; None for ``default_start``.
         rate: learning rate of E and F relative to the other parameters'; None for the model's default.
         local_window: positions on each side that are attended to exactly.
@@ -56,26 +59,20 @@ class Model:
     rate: float | None = None
     local_window: int = 0
 
+    @classmethod
+    def graded(cls, n: int, k: int, sharing: str = "headwise", local_window: int = 0) -> "Model":
+        """A Linformer made from an encoder: graded windows are the default of conversions."""
+        return cls(n, k, sharing, start=GRADED, local_window=local_window)
+
     @property
     def name(self) -> str:
-        """Of its folders."""
+        """The name of its folders."""
         if self.k is None:
             return f"roberta-n{self.n}"
         kind = self.projection if self.projection != "linear" else self.start or "default"
         rate = f"-rate{self.rate:g}" if self.rate else ""
         local = f"-local{self.local_window}" if self.local_window else ""
         return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{kind}{rate}{local}"
-
-    @property
-    def label(self) -> str:
-        """As in rows and tables of models made from an encoder, where graded windows are the default.
-
-        >>> Model(512, start=GRADED).label, Model(512, 128, start=STAGGERED, local_window=16).label
-        ('Transformer', 'k = 128, W = 16, headwise, staggered')
-        """
-        window = f", W = {self.local_window}" if self.local_window else ""
-        start = f", {self.start}" if self.start != GRADED else ""
-        return "Transformer" if self.k is None else f"k = {self.k}{window}, {self.sharing}{start}"
 
     @property
     def default_start(self) -> str | None:
@@ -87,7 +84,7 @@ class Model:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What rows select it by; all None but n for a Transformer."""
+        """What rows have, and are selected by; all None but n for a Transformer."""
         names = ("k", "sharing", "W", "start")
         values = (self.k, self.sharing, self.local_window, self.start or self.default_start)
         return {"n": self.n, **dict(zip(names, values if self.k is not None else [None] * len(names)))}
@@ -114,12 +111,31 @@ class Model:
         return ["++model._name=linformer_roberta", *(f"++model.{name}={value}" for name, value in self.options.items())]
 
 
+def label(fields: Mapping[str, Any]) -> str:
+    """A model in words, for display, by the fields of a row, a model or a run, without defaults of
+    ``linformer_roberta``.
+
+    >>> label(Model(64).fields), label(Model(64, 16).fields)
+    ('n=64, RoBERTa', 'n=64, k=16')
+    >>> label(Model(64, 16, "layerwise", start="average", local_window=4).fields)
+    'n=64, k=16, layerwise, average, W=4'
+    >>> label(Run(as_authors(Model(64, 16)), 1, "converted", 500).fields)
+    'n=64, k=16, normal, rate=1, converted'
+    """
+    k, window, rate, origin = (fields.get(name) for name in ("k", "W", "rate", "origin"))
+    words = [f"n={fields['n']}", f"k={k}" if k else "RoBERTa"]
+    words += [fields[name] for name in ("sharing", "start", "projection") if fields.get(name) not in LEFT_OUT]
+    words += [f"W={window}"] if window else []
+    words += [f"rate={rate:g}"] if rate else []
+    return ", ".join([*words, origin] if origin else words)
+
+
 def as_authors(model: Model) -> Model:
     """The model with E and F as in the authors' code: from N(0, 0.02), at the learning rate of the other weights."""
     return replace(model, start="normal", rate=1.0)
 
 
-def convert(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str, Any]:
+def convert_roberta(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str, Any]:
     """A RoBERTa converted to a Linformer; the seed is of random initializations."""
     torch.manual_seed(seed)
     return to_linformer(checkpoint, **model.options)
@@ -127,7 +143,8 @@ def convert(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str
 
 @dataclass(frozen=True)
 class Run:
-    """
+    """The training of a model, once, with a seed.
+
     Attributes:
         origin: how its initial model is made, in a word such as "grown"; part of its name.
         updates: in all; those of a branch include the ``branches_at`` of its parent.
@@ -148,8 +165,14 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """The name of its folder."""
         return f"{self.model.name}-{self.origin}/seed{self.seed}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Those of its model, and what else distinguishes compared runs."""
+        projection = None if self.model.k is None else self.model.projection
+        return {**self.model.fields, "projection": projection, "rate": self.model.rate, "origin": self.origin}
 
     @property
     def history(self) -> list["Run"]:
@@ -169,11 +192,6 @@ def compared_run(model: Model, scale: Scale, seed: int) -> Run:
     """A model trained from the trunk at its n, with the learning rate decaying to zero."""
     origin = "continued" if model.k is None else "converted"
     return Run(model, seed, origin, scale.compared, trunk(scale, model.n, seed), decays=True)
-
-
-def compared_runs(models: Mapping[str, Model], scale: Scale, seed: int) -> dict[str, Run]:
-    """``compared_run`` of models by label."""
-    return {label: compared_run(model, scale, seed) for label, model in models.items()}
 
 
 @dataclass(frozen=True)
@@ -197,16 +215,15 @@ class Trained:
     def seconds(self) -> float:
         return training_seconds(self.checkpoint, self.initial_checkpoint)
 
-    def perplexity(self, text: Path) -> dict[str, float]:
-        """``perplexity`` and ``bits`` of the last checkpoint on the validation split, with the masks of one seed;
-        measured once."""
+    def bits(self, text: Path) -> float:
+        """Bits per predicted token of the last checkpoint on the validation split, with the masks of one seed; measured
+        once."""
         path = self.folder / PERPLEXITY
         if not path.exists():
             device = "cuda" if torch.cuda.is_available() else "cpu"
             found = compute_perplexity(self.checkpoint, find_shards(text)[0], device=device)
             write_json(path, found)
-        scores: dict[str, float] = read_json(path)
-        return scores
+        return float(read_json(path)["bits"])
 
     def curve(self) -> list[tuple[int, float]]:
         """(update, bits per predicted token) on a part of the validation split, from fairseq's log of each attempt."""
@@ -259,7 +276,7 @@ def write_start(run: Run, parent: Trained, folder: Path) -> Path:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         last = read_checkpoint(parent.checkpoint)
-        made = resize(last, run.model.n) if run.model.k is None else convert(last, run.model, run.seed)
+        made = resize(last, run.model.n) if run.model.k is None else convert_roberta(last, run.model, run.seed)
         write_checkpoint(made, path)
     return path
 
@@ -295,13 +312,13 @@ def build_job(run: Run, start: Path | None, scale: Sizes, folder: Path, text: Pa
         f"++model.encoder_attention_heads={scale.heads}",
         "++model.encoder_normalize_before=true",
     )
-    return TrainingJob(str(CONFIG), overrides, 1, scale.device, str(folder), run.name)
+    return TrainingJob(str(PRETRAINING), overrides, 1, scale.device, str(folder), run.name)
 
 
 def training_overrides(
     shards: Sequence[Path], n: int, seed: int, batch_size: int, lr: float, updates: int, warmup: int, validate: int
 ) -> list[str]:
-    """Overrides of ``CONFIG`` for a run on one device, without dropout.
+    """Overrides of ``PRETRAINING`` for a run on one device, without dropout.
 
     Args:
         batch_size: blocks of n tokens per update.

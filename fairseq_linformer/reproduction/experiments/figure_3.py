@@ -27,24 +27,25 @@ from functools import partial
 
 from ...training.job import run_name
 from ...training.run_folder import DONE
-from ..display import Panel, Table
-from ..result import Inputs, Parts, Result, Rows, join
-from ..run import CONFIG, Model, Trained, as_authors
-from ..scratch import (
+from ..comparison import (
     Scratch,
     at_most,
     bits_by_seed,
+    bits_row,
     budgets_of,
+    compared_result,
+    curve_row,
     curves,
-    label,
     perplexity_ratio,
     perplexity_table,
-    pretrain,
+    pretrain_from_scratch,
     ratio_table,
     ratios_over_budgets,
-    score,
     verdict,
 )
+from ..display import Panel, Table
+from ..result import Inputs, Parts, Result, Rows, join
+from ..run import PRETRAINING, Model, Trained, as_authors, label
 from ..statistics import Verdict
 
 TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
@@ -137,7 +138,7 @@ def models_of(scale: str) -> list[Model]:
 def runs_of(scale: str) -> dict[str, tuple[Model, int]]:
     """The model and the seed of each part, the first seed of every model first."""
     seeds = SIZES[scale].seeds if scale in SIZES else PAPER_SEEDS
-    return {f"{label(model)}, seed {seed}": (model, seed) for seed in seeds for model in models_of(scale)}
+    return {f"{label(model.fields)}, seed {seed}": (model, seed) for seed in seeds for model in models_of(scale)}
 
 
 PARTS: Parts = {scale: dict.fromkeys(runs_of(scale), ("data",)) for scale in PANELS}
@@ -146,15 +147,16 @@ PARTS: Parts = {scale: dict.fromkeys(runs_of(scale), ("data",)) for scale in PAN
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     model, seed = runs_of(scale)[part]
     if scale in SIZES:
-        return pretrain(part, scale, model, seed, SIZES[scale], inputs)
+        return pretrain_from_scratch(part, scale, model, seed, SIZES[scale], inputs)
     overrides = slurm_overrides(model, seed)
-    folder = inputs.runs / run_name(CONFIG, overrides)
+    folder = inputs.runs / run_name(PRETRAINING, overrides)
     if not (folder / DONE).exists():
         words = " ".join(overrides)
-        command = f"fairseq-linformer submit {CONFIG.name} {words} --runs {inputs.runs} task.data=FOLDER"
+        command = f"fairseq-linformer submit {PRETRAINING.name} {words} --runs {inputs.runs} task.data=FOLDER"
         raise ValueError(f"{folder} is not trained; `{command}` submits it")
     trained = Trained(folder, model)
-    return score(part, scale, model, seed, {PAPER_BUDGET: trained}, trained.curve(), inputs)
+    rows = Rows([bits_row(model, seed, trained.bits(inputs.text), PAPER_BUDGET), curve_row(model, seed, trained)])
+    return compared_result(part, scale, rows, [trained], inputs)
 
 
 def config_name(model: Model) -> str:
@@ -207,7 +209,8 @@ def par(rows: Rows, n: int, name: str) -> Verdict:
     ratios = [perplexity_ratio(rows, model, roberta, budget) for model in others for budget in last]
     claim = f"k = n / 4 is nearly on par with RoBERTa at n = {n:,}."
     check = partial(at_most, rows, quarter, roberta, factor=NEARLY)
-    return verdict(rows, name, claim, [quarter], lambda budget: [check(budget)], [str(each) for each in ratios if each])
+    remarks = [str(each) for each in ratios if each]
+    return verdict(rows, name, claim, [quarter], lambda budget: [check(budget)], remarks=remarks)
 
 
 def sharing(rows: Rows, models: Sequence[Model]) -> Verdict:
@@ -231,7 +234,7 @@ def any_length(rows: Rows, models: Sequence[Model]) -> Verdict:
         claim,
         linformers,
         lambda budget: [at_most(rows, model, linformers[0], budget, SAME, 1 / SAME) for model in linformers[1:]],
-        [str(each) for each in ratios if each],
+        remarks=[str(each) for each in ratios if each],
     )
 
 
@@ -260,7 +263,8 @@ def with_window(rows: Rows, quarter: Model, control: Model) -> list[Verdict]:
 
 def tables(results: Sequence[Result]) -> list[Table]:
     rows, models = join(results), models_of(results[0].scale)
-    return [ratio_table(rows, models), perplexity_table(rows, models)]
+    title = "Validation perplexity, median [extremes], by budget"
+    return [ratio_table(rows, models), perplexity_table(rows, title, models)]
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:

@@ -9,27 +9,37 @@ rate of E and F and at that of the other weights. **growing**: doubling n repeat
 growing in one step, and of training at the long n from scratch. **warm start**: a converted RoBERTa has at most the
 perplexity of a Linformer trained from scratch. **projections**: learned E and F have at most the perplexity of
 mean-pool, max-pool and conv, which section 4 of the paper names and does not measure; linear and conv have the same
-initialization. (Written when earlier measurements of these models were known.)
+initialization. In the tables, a model ends with its origin: "converted" and "continued" ones have trained for equally
+many updates after a RoBERTa or, for *warm start*, after themselves.
 
 **conversion long**, at 8 times the n of most comparisons: converted without training, k = n / 4 with a local window of
-16 has at most 1.15 times the perplexity of the RoBERTa it is made of. (Written before the first measurement.)
+16 has at most 1.15 times the perplexity of the RoBERTa it is made of.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...evaluation.perplexity import compute_perplexity
-from ..comparison import at_most, perplexity_table, score_models, score_rows, train_models, verdict
+from ..comparison import (
+    Compared,
+    at_most,
+    bits_row,
+    check_all_converged,
+    check_one_learned,
+    perplexity_table,
+    pretrain,
+    verdict,
+)
 from ..display import Table
-from ..result import Inputs, Parts, Result, Row, join
-from ..run import STAGGERED, Model, Run, Trained, as_authors, compared_runs, convert, trunk
+from ..result import Inputs, Parts, Result, Row, Rows, join
+from ..run import STAGGERED, Model, Run, Trained, as_authors, compared_run, convert_roberta, trunk
 from ..scales import SCALES, Scale
 from ..statistics import Verdict
 from ..text import find_shards
-from .local_window import K_DIVISORS, WIDEST, label, linformers
+from .local_window import K_DIVISORS, WIDEST, linformers
 
 TITLE = "Initialization"
 SAYS = "window averages, conversion of a RoBERTa, and growing n"
@@ -39,11 +49,16 @@ CONVERSION = "conversion long"
 POOLED = ("mean-pool", "max-pool", "conv")
 
 
+def compare(models: Mapping[str, Model], scale: Scale, seed: int) -> dict[str, Run]:
+    """The run of each model, by what this experiment calls it."""
+    return {name: compared_run(model, scale, seed) for name, model in models.items()}
+
+
 def starts(scale: Scale, seed: int) -> dict[str, Run]:
     default = Model(scale.compared_n, scale.compared_n // 4)
     models = {"roberta": Model(scale.compared_n)}
     models |= {start: replace(default, start=start) for start in ("average", "normal", STAGGERED)}
-    return compared_runs({**models, FULL_RATE: as_authors(default)}, scale, seed)
+    return compare({**models, FULL_RATE: as_authors(default)}, scale, seed)
 
 
 def growing(scale: Scale, seed: int) -> dict[str, Run]:
@@ -62,7 +77,7 @@ def warm_start(scale: Scale, seed: int) -> dict[str, Run]:
     model = Model(scale.n, scale.n // 2)
     scratch = Run(model, seed, "scratch", scale.base)
     return {
-        **compared_runs({"roberta": Model(scale.n), "converted": model}, scale, seed),
+        **compare({"roberta": Model(scale.n), "converted": model}, scale, seed),
         "from scratch": Run(model, seed, "continued", scale.compared, scratch, decays=True),
     }
 
@@ -71,7 +86,7 @@ def projections(scale: Scale, seed: int) -> dict[str, Run]:
     """Linear and conv have the same start, that of conv, which has fewer; pooling learns nothing."""
     n = scale.compared_n
     models = {"roberta": Model(n), "linear": Model(n, n // 4, start="average")}
-    return compared_runs({**models, **{kind: Model(n, n // 4, projection=kind) for kind in POOLED}}, scale, seed)
+    return compare({**models, **{kind: Model(n, n // 4, projection=kind) for kind in POOLED}}, scale, seed)
 
 
 def conversion(scale: Scale, seed: int) -> dict[str, Run]:
@@ -90,26 +105,33 @@ PARTS: Parts = {scale: dict.fromkeys(COMPARED, ("data",)) for scale in ("smoke",
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    models, every = train_models(scale, COMPARED[part], inputs)
-    result = score_models(part, scale, models, every, inputs)
-    if part == CONVERSION:
-        result.rows += score_conversions(models["roberta"], SCALES[scale], inputs.text)
-    return result
+    def score(run: Run, trained: Trained) -> Iterator[Row]:
+        return score_conversions(run, trained, SCALES[scale].device, inputs.text)
+
+    def build(sizes: Scale, seed: int) -> Iterable[Run]:
+        return COMPARED[part](sizes, seed).values()
+
+    return pretrain(part, scale, build, inputs, *([score] if part == CONVERSION else []))
 
 
-def score_conversions(robertas: Sequence[Trained], scale: Scale, text: Path) -> list[Row]:
-    """Perplexity of each RoBERTa converted to several k and W, without training; the last k is n, which changes
-    nothing."""
-    n, shard, rows = robertas[0].model.n, find_shards(text)[0], []
-    for name, model in linformers(n, (*K_DIVISORS, 1)).items():
-        scores = []
-        for seed, roberta in enumerate(robertas, 1):
-            with TemporaryDirectory() as folder:
-                path = Path(folder) / "converted.pt"
-                write_checkpoint(convert(read_checkpoint(roberta.checkpoint), model, seed), path)
-                scores.append(compute_perplexity(path, shard, device=scale.device))
-        rows += score_rows(name, model, scores)
-    return rows
+def score_conversions(run: Run, trained: Trained, device: str, text: Path) -> Iterator[Row]:
+    """Bits of a RoBERTa converted to several k and W, without training."""
+    for model in conversions(run.model.n):
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "converted.pt"
+            write_checkpoint(convert_roberta(read_checkpoint(trained.checkpoint), model, run.seed), path)
+            yield bits_row(model, run.seed, compute_perplexity(path, find_shards(text)[0], device=device)["bits"])
+
+
+def conversions(n: int) -> list[Model]:
+    """The last k is n, which changes nothing."""
+    return linformers(n, (*K_DIVISORS, 1))
+
+
+def compared_in(part: str, scale: str) -> list[Compared]:
+    """What a part compares, RoBERTa first."""
+    runs = COMPARED[part](SCALES[scale], 1)
+    return [*runs.values(), *(conversions(runs["roberta"].model.n) if part == CONVERSION else ())]
 
 
 CLAIMS: Mapping[str, str] = {
@@ -131,19 +153,33 @@ MAX_RATIO = 1.15
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    found = []
-    for part, claim in CLAIMS.items():
-        rows = join(result for result in results if result.part == part)
-        n = rows[0].n if rows else 0
-        if part in AT_MOST:
-            model, others = AT_MOST[part]
-            models, checks = [model, *others], [at_most(rows, model, other) for other in others]
-        else:
-            models = [label(n // 4, WIDEST)]
-            checks = [at_most(rows, models[0], "roberta", MAX_RATIO)]
-        found.append(verdict(rows, part, claim, models, checks, at_equal_updates=part != "projections"))
-    return found
+    scale = results[0].scale if results else "cpu"
+    return [
+        part_verdict(part, claim, scale, join(result for result in results if result.part == part))
+        for part, claim in CLAIMS.items()
+    ]
+
+
+def part_verdict(part: str, claim: str, scale: str, rows: Rows) -> Verdict:
+    """The verdict of the claim of a part."""
+    runs = COMPARED[part](SCALES[scale], 1)
+    roberta = runs["roberta"]
+    if part == CONVERSION:
+        n = roberta.model.n
+        compared: list[Compared] = [Model(n, n // 4, local_window=WIDEST)]
+        checks = [at_most(rows, compared[0], roberta, factor=MAX_RATIO)]
+    else:
+        best, others = AT_MOST[part]
+        compared = [runs[name] for name in (best, *others)]
+        checks = [at_most(rows, compared[0], other) for other in compared[1:]]
+    precondition = check_all_converged if part == "projections" else check_one_learned
+    return verdict(rows, part, claim, compared, lambda budget: checks, [roberta], precondition)
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    return [perplexity_table(result.rows, f"{result.part.capitalize()}, {result.scale}") for result in results]
+    found = []
+    for result in results:
+        roberta, *others = compared_in(result.part, result.scale)
+        title = f"{result.part.capitalize()}, {result.scale}: final validation perplexity"
+        found.append(perplexity_table(result.rows, title, [roberta, *others], roberta))
+    return found

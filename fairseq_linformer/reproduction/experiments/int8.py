@@ -4,11 +4,10 @@
 three seeds, on development rows that were not used for model selection. *accuracy*: by the median over seeds, the int8
 graph loses at most 0.5 points against PyTorch. *logits*: the ONNX graph in single precision differs from PyTorch by at
 most 1e-4 in every logit of every row and seed. *size*: the int8 file is at most 0.27 times as large as that in single
-precision: 8 of 32 bits, scales, and what stays in single precision; 0.267 of another model was known.
+precision: 8 of 32 bits, scales, and what stays in single precision.
 
 **Speed**, random tokens and weights, two threads, interleaved rounds: with and without a local window, at n = 512 the
-int8 graph is in every round at least 1.5 times as fast as PyTorch, and as the ONNX graph in single precision. (All
-written before the first measurement of these models.)
+int8 graph is in every round at least 1.5 times as fast as PyTorch, and as the ONNX graph in single precision.
 
 The results up to 2026-11-24 are of earlier int8 graphs, whose activations had a scale per batch instead of per token.
 """
@@ -32,10 +31,9 @@ from ...evaluation.predict import Throughput, predict
 from .. import document_models as models
 from ..benchmarks import ratio_rows
 from ..display import Table, pivot
-from ..encoder import EncoderModel
 from ..finetuned import result_of, task_folder
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
-from ..run import STAGGERED
+from ..run import STAGGERED, Model, label
 from ..statistics import MIN_SEEDS, UNDECIDED, Check, Verdict, decide, every_round_at_least
 from . import table_2
 
@@ -58,10 +56,7 @@ SIZES: dict[str, dict[str, Any]] = {
 COMPARED = {models.INT8: (models.LINFORMER, models.ONNX), models.WINDOWED_INT8: (models.WINDOWED, models.WINDOWED_ONNX)}
 """Each int8 model, with those in single precision."""
 PAIRS = [(int8, other) for int8, others in COMPARED.items() for other in others]
-MODELS = {
-    "smoke": EncoderModel(32, 8, local_window=4),
-    "encoder": EncoderModel(512, 128, local_window=16, start=STAGGERED),
-}
+MODELS = {"smoke": Model.graded(32, 8, local_window=4), "encoder": Model(512, 128, start=STAGGERED, local_window=16)}
 """Of Table 2: k = n / 4 with a local window."""
 
 
@@ -88,7 +83,7 @@ def run_accuracy(task: str, scale: str, inputs: Inputs) -> Result:
     model = MODELS[scale]
     checkpoints, results = table_2.finetune_encoder(task, model, scale, inputs)
     found = [measure_exports(checkpoint, task_folder(task, model.n, inputs)) for checkpoint in checkpoints]
-    result = result_of(task, scale, task, model.label, results, inputs, {"model": model.label})
+    result = result_of(task, scale, task, label(model.fields), results, inputs, {"model": model.fields})
     at = {"task": task, "n": model.n, "k": model.k}
     rows = [
         Row(metric=metric, model=name, unit=unit, **repeated([each[metric, name, unit] for each in found]), **at)

@@ -15,6 +15,7 @@ from ...modules.projection import count_matrices, learned_projections
 from ..display import Table, pivot
 from ..paper import MATRICES
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join
+from ..run import Model, label
 from ..statistics import Verdict, decide
 
 TITLE, WHERE = "Sharing", "Section 4, parameter sharing"
@@ -31,17 +32,18 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
 def count_parameters() -> Iterator[Row]:
     """Distinct matrices E and F, their parameters, and those of the model."""
     for sharing in ("none", *MATRICES):
+        fields = Model(N, K, sharing).fields
         args = Namespace(arch="linformer_roberta_base", sharing=sharing, projected_dim=str(K), projection="linear")
         with FakeTensorMode():  # shapes without memory
             model = LinformerRobertaModel.build_model(args, StubTask(VOCAB_SIZE, N))
         projections = [p for module in learned_projections(model) for p in module.parameters() if p.requires_grad]
-        yield Row(metric="matrices", value=count_matrices(model), unit="matrices", sharing=sharing)
+        yield Row(metric="matrices", value=count_matrices(model), unit="matrices", **fields)
         size = sum(p.numel() for p in projections)
-        yield Row(metric="parameters_in_them", value=size, unit="parameters", sharing=sharing)
-        yield Row(metric="parameters", value=_size(model), unit="parameters", sharing=sharing)
+        yield Row(metric="parameters_in_them", value=size, unit="parameters", **fields)
+        yield Row(metric="parameters", value=_size(model), unit="parameters", **fields)
     with FakeTensorMode():
         roberta = RobertaModel.build_model(Namespace(arch="roberta_base", max_positions=N), StubTask(VOCAB_SIZE, N))
-    yield Row(metric="parameters", value=_size(roberta), unit="parameters", sharing="roberta")
+    yield Row(metric="parameters", value=_size(roberta), unit="parameters", n=N)
 
 
 def _size(model) -> int:
@@ -59,5 +61,5 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    title = f"Base size, n = {N}, k = {K}"
-    return pivot(title, join(results), "sharing", "metric", lambda row: f"{row.value:,.0f}" if row else "")
+    rows = Rows(Row(row, model=label(row)) for row in join(results))
+    return pivot("Base size", rows, "model", "metric", lambda row: f"{row.value:,.0f}" if row else "")

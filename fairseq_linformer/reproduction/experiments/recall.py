@@ -22,12 +22,11 @@ from ...benchmark.measure import measure_once
 from ..display import Table
 from ..recall_task import RecallModel, RecallTask, count_recalled, train_model
 from ..result import Inputs, Parts, Result, Row, Rows, environment, mean_in_words, significant
-from ..run import Model
+from ..run import Model, label
 from ..statistics import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval, wilson
 
 TITLE = "Far-token recall"
 SAYS = "E and F find what is too far away for a local window"
-FULL = "full attention"
 EVALUATION_SEED = 1000
 """Added to the seed of a run for the sequences that it is evaluated on."""
 RECALLED, ABOVE_CHANCE, MARGIN = 0.95, 0.05, 0.01
@@ -53,11 +52,6 @@ STARTS = (None, "normal")
 """Of E and F, None for the default."""
 
 
-def label(model: Model) -> str:
-    start = f", {model.start}" if model.start else ""
-    return FULL if model.k == model.n else f"k={model.k}, W={model.local_window}{start}"
-
-
 def lines_of(sizes: dict[str, Any], starts: Sequence[str | None] = STARTS) -> dict[str, list[Model]]:
     """By local window and start, the Linformers in the order of k; with k = 1 every start is an average."""
     n = sizes["n"]
@@ -71,9 +65,14 @@ def lines_of(sizes: dict[str, Any], starts: Sequence[str | None] = STARTS) -> di
     }
 
 
+def full_attention(sizes: dict[str, Any]) -> Model:
+    """k = n with E = F = I, which is what windows of one position average."""
+    return Model(sizes["n"], sizes["n"], start="average")
+
+
 def models_of(sizes: dict[str, Any]) -> list[Model]:
-    """Full attention (k = n) and the Linformers."""
-    lines = [[Model(sizes["n"], sizes["n"])], *lines_of(sizes).values()]
+    """Full attention and the Linformers."""
+    lines = [[full_attention(sizes)], *lines_of(sizes).values()]
     return list(dict.fromkeys(model for line in lines for model in line))
 
 
@@ -95,8 +94,7 @@ def measure(cases: Sequence[Model], seed: int, sizes: dict[str, Any]) -> list[Ro
         share = count_recalled(trained, EVALUATION_SEED + seed, sizes["sequences"]) / sizes["sequences"]
         low, high = (significant(end) for end in wilson(share, sizes["sequences"]))
         found = {"value": share, "low": low, "high": high, "repetitions": sizes["sequences"]}
-        where = {"model": label(model), "n": model.n, "k": model.k, "seed": seed}
-        rows.append(Row(metric="accuracy", unit="share of sequences", **found, **where))
+        rows.append(Row(metric="accuracy", unit="share of sequences", **found, **model.fields, seed=seed))
     return rows
 
 
@@ -112,7 +110,7 @@ CLAIMS = {
 
 def estimates(rows: Rows, **where: Any) -> list[Estimate]:
     return [
-        Estimate(row.value, row.low, row.high, f"{row.model}, seed {row.seed}")
+        Estimate(row.value, row.low, row.high, f"{label(row)}, seed {row.seed}")
         for row in rows.select("accuracy", **where)
     ]
 
@@ -122,7 +120,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         return [Verdict(name, claim, []) for name, claim in CLAIMS.items()]
     rows, sizes = results[0].rows, SIZES[results[0].scale]
     limit = RecallTask(sizes["n"]).chance + ABOVE_CHANCE
-    full = [each.more_than(RECALLED) for each in estimates(rows, model=FULL)]
+    full = [each.more_than(RECALLED) for each in estimates(rows, **full_attention(sizes).fields)]
     control = [each.at_most(limit) for each in estimates(rows, k=1)]
     default = Verdict("k", CLAIMS["k"], increase_checks(rows, sizes, (None,)), full)
     remark = f"with the default initialization: {default.outcome}; {default.numbers[0]}"
@@ -138,7 +136,7 @@ def increase_checks(rows: Rows, sizes: dict[str, Any], starts: Sequence[str | No
     if len(sizes["seeds"]) < MIN_SEEDS:
         return [Check(UNDECIDED, f"needs {MIN_SEEDS} seeds of every k")]
     checks = []
-    for models in (list(map(label, line)) for line in lines_of(sizes, starts).values()):
+    for models in lines_of(sizes, starts).values():
         checks.append(mean_difference(rows, models[-1], models[0]).more_than(0))
         for before, after in pairwise(models):
             difference = mean_difference(rows, after, before)
@@ -146,10 +144,10 @@ def increase_checks(rows: Rows, sizes: dict[str, Any], starts: Sequence[str | No
     return checks
 
 
-def mean_difference(rows: Rows, after: str, before: str) -> Estimate:
+def mean_difference(rows: Rows, after: Model, before: Model) -> Estimate:
     """Mean over seeds of the difference in accuracy, with Student's 95 % interval."""
-    a, b = (rows.select("accuracy", model=model) for model in (after, before))
-    text = f"accuracy of {after} minus that of {before}"
+    a, b = (rows.select("accuracy", **model.fields) for model in (after, before))
+    text = f"accuracy of {label(after.fields)} minus that of {label(before.fields)}"
     return Estimate(*student_interval([x.value - y.value for x, y in zip(a, b, strict=True)]), text)
 
 
@@ -160,10 +158,10 @@ def tables(results: Sequence[Result]) -> list[Table]:
     """Mean accuracy over seeds, and the lowest and highest, by local window, start and k."""
     rows, sizes = results[0].rows, SIZES[results[0].scale]
 
-    def cell(model: str) -> str:
-        return mean_in_words([100 * row.value for row in rows.select("accuracy", model=model)], 1)
+    def cell(model: Model) -> str:
+        return mean_in_words([100 * row.value for row in rows.select("accuracy", **model.fields)], 1)
 
     head = ["model", *(f"k = {k}" for k in (1, *sizes["ks"], sizes["n"]))]
-    cells = [[FULL, *[""] * (len(head) - 2), cell(FULL)]]
-    cells += [[name, *(cell(label(model)) for model in models), ""] for name, models in lines_of(sizes).items()]
+    cells = [["full attention", *[""] * (len(head) - 2), cell(full_attention(sizes))]]
+    cells += [[name, *map(cell, models), ""] for name, models in lines_of(sizes).items()]
     return [Table(f"Accuracy in %, n = {sizes['n']}, mean over seeds (lowest to highest)", head, cells)]

@@ -9,13 +9,10 @@ Transformer made of the documents, next to a Linformer's queries.
 **converted**: converted without training, W = 16 has at least 98 % of the Transformer's hit@1 and 99.5 % of its hit@10,
 at each L. **E and F**: at the longest L, W = 16 has a higher hit@1 than k = 1 with that window with every seed.
 **distilled**: distilled with the term for pooled features, the same two bounds also hold in the old index.
-
-(Written before the first measurement with these pairs. From other pairs of one seed, 340 words long, it was known that
-the converted Linformer finds as many as the Transformer, with W = 0 one to four points less.)
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,9 +26,9 @@ from ...checkpoints.files import MODEL, read_checkpoint, write_checkpoint
 from ...checkpoints.models import build_model, open_checkpoint
 from ...models.datasets import open_dataset
 from ..display import Table, pivot
-from ..encoder import EncoderModel, distill, open_encoder
+from ..encoder import distill, open_encoder
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
-from ..run import Model, convert
+from ..run import Model, convert_roberta, label
 from ..statistics import UNDECIDED, Check, Verdict, decide
 from ..text import describe_text, find_shards
 
@@ -52,39 +49,43 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 """``lengths``: L, in tokens. ``pairs``: per seed."""
 SEEDS = (1, 2, 3)
-TRANSFORMER, LINFORMER, NO_WINDOW, ONE_AVERAGE = "Transformer", "k = n / 4, W", "k = n / 4, W = 0", "k = 1, W"
+Fields = Mapping[str, Any]
+"""The fields of a model's rows."""
 DISTILLED, POOLED = "distilled", "distilled, pooled"
 PARTS: Parts = {scale: dict.fromkeys(("converted", DISTILLED), ("data", "encoder")) for scale in SIZES}
 HIT_1, HIT_10 = 0.98, 0.995
 """Least share of the Transformer's hits."""
 
 
+def models_of(scale: str) -> list[Model]:
+    """The Transformer; k = n / 4 with and without a local window; and k = 1 with it."""
+    n, window = SIZES[scale]["n"], SIZES[scale]["window"]
+    sizes = ((n // 4, window), (n // 4, 0), (1, window))
+    return [Model(n), *(Model.graded(n, k, local_window=w) for k, w in sizes)]
+
+
 def run(part: str, scale: str, inputs: Inputs) -> Result:
     sizes = SIZES[scale]
-    n, window = sizes["n"], sizes["window"]
+    transformer, *linformers = models_of(scale)
     folder = inputs.runs.absolute() / scale / "retrieval"
-    encoder = open_encoder(inputs.encoder, n, folder)
+    encoder = open_encoder(inputs.encoder, transformer.n, folder)
     with TemporaryDirectory() as students:
-        checkpoints = {TRANSFORMER: encoder}
+        checkpoints = [(transformer.fields, encoder)]
         if part == DISTILLED:
-            for name, weight in ((DISTILLED, 0.0), (POOLED, 1.0)):
+            for origin, weight in ((DISTILLED, 0.0), (POOLED, 1.0)):
                 training = {**sizes["distillation"], "pooled_weight": weight}
-                model = EncoderModel(n, n // 4, local_window=window)
-                checkpoints[name] = distill(model, training, inputs.text, encoder, name.replace(", ", "-"))[0] / MODEL
+                out, _ = distill(linformers[0], training, inputs.text, encoder, origin.replace(", ", "-"))
+                checkpoints.append(({**linformers[0].fields, "origin": origin}, out / MODEL))
         else:
-            for name, model in {
-                LINFORMER: EncoderModel(n, n // 4, local_window=window),
-                NO_WINDOW: EncoderModel(n, n // 4),
-                ONE_AVERAGE: EncoderModel(n, 1, local_window=window),
-            }.items():
-                checkpoints[name] = _convert(encoder, model, Path(students, f"{len(checkpoints)}.pt"))
+            for model in linformers:
+                checkpoints.append((model.fields, _convert(encoder, model, Path(students, f"{model.name}.pt"))))
         rows = measure(checkpoints, find_shards(inputs.text)[0], sizes)
     configuration = {**sizes, "encoder": read_checkpoint(encoder)["provenance"]["imported"]}
     return Result(part, scale, rows, environment(inputs, describe_text(inputs.text)), configuration)
 
 
 def _convert(encoder: Path, model: Model, path: Path) -> Path:
-    write_checkpoint(convert(read_checkpoint(encoder), model), path)
+    write_checkpoint(convert_roberta(read_checkpoint(encoder), model), path)
     return path
 
 
@@ -111,27 +112,27 @@ def _read_documents(shard: Path) -> Iterator[list[int]]:
             tokens = []
 
 
-def measure(checkpoints: dict[str, Path], shard: Path, sizes: dict[str, Any]) -> Rows:
+def measure(checkpoints: Sequence[tuple[Fields, Path]], shard: Path, sizes: dict[str, Any]) -> Rows:
     """hit@1 and hit@10 in percent of each model, and of its queries in the old index."""
-    models = {name: build_model(open_checkpoint(path)).eval() for name, path in checkpoints.items()}
+    models = [build_model(open_checkpoint(path)).eval() for _, path in checkpoints]
     rows = Rows()
     for length in sizes["lengths"]:
         pairs = read_pairs(shard, length)
         if (needed := sizes["pairs"]) > len(pairs):
             found = f"{needed} held-out pieces of {2 * length} tokens, got {len(pairs)}"
             raise ValueError(f"--data must have {found}; prepare it with a larger --valid-share")
-        hits: dict[tuple[str, str, int], list[float]] = {}
+        hits: dict[tuple[int, str, int], list[float]] = {}
         for seed in SEEDS:
             chosen = random.Random(seed).sample(pairs, sizes["pairs"])
             old_index = None
-            for name, model in models.items():
+            for i, model in enumerate(models):
                 queries, documents = (embed(model, texts) for texts in zip(*chosen))
                 old_index = documents if old_index is None else old_index
                 for index, vectors in (("own index", documents), ("old index", old_index)):
                     for at in (1, 10):
-                        hits.setdefault((name, index, at), []).append(100 * hit_rate(queries, vectors, at))
-        for (name, index, at), values in hits.items():
-            where = {"model": name, "index": index, "n": sizes["n"], "tokens": length}
+                        hits.setdefault((i, index, at), []).append(100 * hit_rate(queries, vectors, at))
+        for (i, index, at), values in hits.items():
+            where = {**checkpoints[i][0], "index": index, "tokens": length}
             rows.append(Row(metric=f"hit@{at}", unit="%", **repeated(values), **where))
     return rows
 
@@ -159,24 +160,31 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows = join(results)
     lengths = sorted({row.tokens for row in rows})
     indexes = ("own index", "old index")
-    converted = rows.find("hit@1", model=LINFORMER)
-    distilled = rows.find("hit@1", model=POOLED)
+    models = [{**model.fields, "origin": None} for model in models_of(results[0].scale if results else "encoder")]
+    transformer, linformer, _, control = models
+    pooled = {**linformer, "origin": POOLED}
+    converted, distilled = (rows.find("hit@1", **model) for model in (linformer, pooled))
     return [
         Verdict(
             "converted",
             "Converted without training, k = n / 4 with a local window finds what the Transformer finds.",
-            [check_kept(rows, LINFORMER, length, "own index", at) for length in lengths for at in (1, 10) if converted],
+            [
+                check_kept(rows, linformer, transformer, length, "own index", at)
+                for length in lengths
+                for at in (1, 10)
+                if converted
+            ],
         ),
         Verdict(
             "E and F",
             "On long texts E and F find more than one average next to the same local window.",
-            [check_more(rows, lengths[-1])] if converted else [],
+            [check_more(rows, linformer, control, lengths[-1])] if converted else [],
         ),
         Verdict(
             "distilled",
             "Distilled with a term for pooled features, it also finds it in the Transformer's index.",
             [
-                check_kept(rows, POOLED, length, index, at)
+                check_kept(rows, pooled, transformer, length, index, at)
                 for length in lengths
                 for index in indexes
                 for at in (1, 10)
@@ -186,32 +194,35 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     ]
 
 
-def check_kept(rows: Rows, model: str, tokens: int, index: str, at: int) -> Check:
+def check_kept(rows: Rows, model: Fields, transformer: Fields, tokens: int, index: str, at: int) -> Check:
     """A model's hits are at least a share of the Transformer's."""
     find = partial(rows.find, f"hit@{at}", tokens=tokens)
-    ours, theirs = find(model=model, index=index), find(model=TRANSFORMER, index="own index")
+    ours, theirs = find(**model, index=index), find(**transformer, index="own index")
     if ours is None or theirs is None:
-        return Check(UNDECIDED, f"{model} or the Transformer is not measured")
+        return Check(UNDECIDED, f"{label(model)} or the Transformer is not measured")
     needed = (HIT_1 if at == 1 else HIT_10) * theirs.value
     return decide(
-        ours.value >= needed, f"{tokens} tokens, {index}: hit@{at} of {model} {in_words(ours)} %; needs ≥ {needed:.2f}"
+        ours.value >= needed,
+        f"{tokens} tokens, {index}: hit@{at} of {label(model)} {in_words(ours)} %; needs ≥ {needed:.2f}",
     )
 
 
-def check_more(rows: Rows, tokens: int) -> Check:
-    ours, control = (
-        rows.find("hit@1", model=model, tokens=tokens, index="own index") for model in (LINFORMER, ONE_AVERAGE)
-    )
-    if ours is None or control is None:
-        return Check(UNDECIDED, f"{LINFORMER} or {ONE_AVERAGE} is not measured")
-    text = f"{tokens} tokens: hit@1 {in_words(ours)} %; needs more than {in_words(control)} (k = 1)"
-    return decide(ours.low > control.high, text)
+def check_more(rows: Rows, model: Fields, control: Fields, tokens: int) -> Check:
+    """A model's hits are above the control's with every seed."""
+    ours, theirs = (rows.find("hit@1", **each, tokens=tokens, index="own index") for each in (model, control))
+    if ours is None or theirs is None:
+        return Check(UNDECIDED, f"{label(model)} or {label(control)} is not measured")
+    text = f"{tokens} tokens: hit@1 {in_words(ours)} %; needs more than {in_words(theirs)} (k = 1)"
+    return decide(ours.low > theirs.high, text)
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
     found = []
     for result in results:
         for at in (1, 10):
-            rows = [Row(row, case=f"{row.index}, {row.tokens} tokens") for row in result.rows.select(f"hit@{at}")]
+            rows = [
+                Row(row, model=label(row), case=f"{row.index}, {row.tokens} tokens")
+                for row in result.rows.select(f"hit@{at}")
+            ]
             found += pivot(f"{result.part.capitalize()}: hit@{at} in percent", rows, "model", "case")
     return found
