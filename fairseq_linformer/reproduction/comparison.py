@@ -23,12 +23,10 @@ from statistics import median
 import numpy as np
 
 from . import context_free
-from .display import Panel, Table
-from .result import Inputs, Result, Row, Rows
-from .run import Model, Run, Trained, label, train_runs, training_environment
-from .scales import SCALES, Scale, Sizes
-from .statistics import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval
-from .text import find_shards
+from .page import Panel, Table
+from .result import Inputs, Result, Row, Rows, find_shards
+from .run import SCALES, Model, Run, Scale, Sizes, Trained, label, train_runs, training_environment
+from .verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval
 
 Compared = Model | Run
 """What rows are of: they are selected by its ``fields``."""

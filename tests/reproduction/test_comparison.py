@@ -28,7 +28,7 @@ from fairseq_linformer.reproduction.comparison import (
 from fairseq_linformer.reproduction.experiments.figure_3 import SIZES
 from fairseq_linformer.reproduction.result import Row, Rows
 from fairseq_linformer.reproduction.run import Model, Run, as_authors, build_job, label, train_runs
-from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
+from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from ..forked_worker import quick_workers  # noqa: F401
 

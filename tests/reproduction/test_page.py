@@ -9,8 +9,8 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import experiments, page
-from fairseq_linformer.reproduction.display import Panel, Table, draw, pivot
 from fairseq_linformer.reproduction.experiments import load_all
+from fairseq_linformer.reproduction.page import Panel, Table, draw, pivot
 from fairseq_linformer.reproduction.result import Row
 
 ROOT = Path(__file__).parents[2]
@@ -19,9 +19,9 @@ TOY = '''"""Toys are fun.
 
 Holds if the number is at least 1.
 """
-from fairseq_linformer.reproduction.display import Panel, Table
+from fairseq_linformer.reproduction.page import Panel, Table
 from fairseq_linformer.reproduction.result import Result, Row, Rows, environment, join
-from fairseq_linformer.reproduction.statistics import Verdict, decide
+from fairseq_linformer.reproduction.verdict import Verdict, decide
 
 TITLE, SAYS, PARTS = "Toy", "toys are fun", {"smoke": {"toy": ()}, "cpu": {"toy": ()}}
 
@@ -68,7 +68,7 @@ def test_a_new_experiment_is_one_file(tmp_path, monkeypatch, capsys):
 
 def test_committed_pages_are_of_these_results():
     """Charts are compared where they were drawn by the same version of matplotlib."""
-    texts = page.build(RESULTS)
+    texts = page.build(RESULTS, load_all())
     for path, text in texts.items():
         committed = path.read_text(encoding="utf-8")
         if path.suffix == ".md" or f"Matplotlib v{matplotlib.__version__}" in committed:

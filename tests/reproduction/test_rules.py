@@ -28,11 +28,10 @@ from fairseq_linformer.reproduction.experiments import (
     theorem_2,
 )
 from fairseq_linformer.reproduction.finetuned import near_chance
-from fairseq_linformer.reproduction.paper import MATRICES
+from fairseq_linformer.reproduction.paper_numbers import MATRICES
 from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
-from fairseq_linformer.reproduction.run import Model, Run, as_authors
-from fairseq_linformer.reproduction.scales import SCALES
-from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
+from fairseq_linformer.reproduction.run import SCALES, Model, Run, as_authors
+from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from .test_comparison import bits
 

@@ -11,8 +11,16 @@ from fairseq_linformer.reproduction import run as run_module
 from fairseq_linformer.reproduction.comparison import branches
 from fairseq_linformer.reproduction.experiments import converted_encoder, figure_3, initialization, local_window
 from fairseq_linformer.reproduction.result import Inputs
-from fairseq_linformer.reproduction.run import Model, Run, Trained, as_authors, build_job, compared_run, train_runs
-from fairseq_linformer.reproduction.scales import SCALES
+from fairseq_linformer.reproduction.run import (
+    SCALES,
+    Model,
+    Run,
+    Trained,
+    as_authors,
+    build_job,
+    compared_run,
+    train_runs,
+)
 from fairseq_linformer.training.compose import compose_config
 
 from .. import fairseq_commands

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction.display import draw
 from fairseq_linformer.reproduction.experiments import load_all
+from fairseq_linformer.reproduction.page import draw
 from fairseq_linformer.reproduction.result import read
-from fairseq_linformer.reproduction.statistics import UNMEASURED
+from fairseq_linformer.reproduction.verdict import UNMEASURED
 
 from ..forked_worker import quick_workers  # noqa: F401
 

@@ -8,15 +8,15 @@ Its docstring has the claims and rules, in Markdown. It defines
     PARTS                          by scale, the parts that are measured, and the options of `reproduce` that each reads
     run(part, scale, inputs)       measure a part: a ``Result``
     verdicts(results)              ``Verdict`` of each claim; of the results of one scale, or of none
-    tables(results)                ``display.Table`` of the results of one scale
+    tables(results)                ``page.Table`` of the results of one scale
 
 and it may define
 
-    chart(results)                 ``display.Panel`` of the results of one scale
+    chart(results)                 ``page.Panel`` of the results of one scale
     ARRAYS                         if Slurm trains it at the paper's scale: by name, a function (runs, tasks, device) to
                                    its ``TrainingJob`` of one process
 
-``Inputs`` and ``Result`` are those of ``result.py``, verdicts those of ``statistics.py``.
+``Inputs`` and ``Result`` are those of ``result.py``, verdicts those of ``verdict.py``.
 """
 
 from importlib import import_module

@@ -30,13 +30,11 @@ from ..comparison import (
     score_rows,
     verdict,
 )
-from ..display import Panel, Table
-from ..encoder import open_encoder
-from ..masked_head import train_head
-from ..result import Inputs, Parts, Result, Rows, join
+from ..encoder import open_encoder, train_head
+from ..page import Panel, Table
+from ..result import Inputs, Parts, Result, Rows, claim_runs, find_shards, join
 from ..run import PRETRAINING, Model, Trained, convert_roberta, label, training_overrides
-from ..statistics import Check, Verdict
-from ..text import claim_runs, find_shards
+from ..verdict import Check, Verdict
 
 TITLE = "Converted encoder"
 SAYS = "converted from an encoder, with a local window, k = n / 4 is nearly on par with it"

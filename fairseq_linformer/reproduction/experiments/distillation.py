@@ -22,12 +22,11 @@ from typing import Any
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...linearization.explained_variance import explained_variance
 from ...linearization.linearize import RUN
-from ..display import Table, pivot
 from ..encoder import distill, open_encoder
-from ..result import Inputs, Parts, Result, Row, Rows, environment, join, significant
+from ..page import Table, pivot
+from ..result import Inputs, Parts, Result, Row, Rows, describe_text, environment, find_shards, join, significant
 from ..run import GRADED, STAGGERED, Model, Trained, convert_roberta, label, training_environment
-from ..statistics import UNDECIDED, Check, Verdict, decide
-from ..text import describe_text, find_shards
+from ..verdict import UNDECIDED, Check, Verdict, decide
 from .local_window import WIDEST, linformers
 
 TITLE = "Distillation"

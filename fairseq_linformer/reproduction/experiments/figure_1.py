@@ -27,12 +27,10 @@ from ...analysis.sentences import Sentences
 from ...analysis.spectrum import Spectrum, measure_spectrum
 from ...data.manifest import describe_source
 from ...models.datasets import open_dataset
-from ..display import Panel, Table
-from ..result import Inputs, Parts, Result, Row, Rows, environment, join, mean_in_words, significant
-from ..run import Model, compared_run, train_runs, training_environment
-from ..scales import SCALES
-from ..statistics import UNDECIDED, Check, Verdict, decide
-from ..text import find_shards
+from ..page import Panel, Table
+from ..result import Inputs, Parts, Result, Row, Rows, environment, find_shards, join, mean_in_words, significant
+from ..run import SCALES, Model, compared_run, train_runs, training_environment
+from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
 SAYS = "singular values of attention have a long tail, more so in higher layers"

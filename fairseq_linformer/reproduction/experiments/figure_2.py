@@ -11,9 +11,9 @@ from functools import partial
 from ...benchmark.measure import inference
 from ...benchmark.rows import Case
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
-from ..display import Table
+from ..page import Table
 from ..result import Inputs, Parts, Result, in_words, join
-from ..statistics import Estimate, Verdict
+from ..verdict import Estimate, Verdict
 
 TITLE, WHERE = "Figure 2", "Figure 2 (top right), section 4"
 SAYS = "at a fixed number of tokens, time does not depend on n"

@@ -43,10 +43,10 @@ from ..comparison import (
     ratios_over_budgets,
     verdict,
 )
-from ..display import Panel, Table
+from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Rows, join
 from ..run import PRETRAINING, Model, Trained, as_authors, label
-from ..statistics import Verdict
+from ..verdict import Verdict
 
 TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
 SAYS = "pretrained, a Linformer is nearly on par with RoBERTa, whatever the sharing and n"

@@ -33,12 +33,10 @@ from ..comparison import (
     pretrain,
     verdict,
 )
-from ..display import Table
-from ..result import Inputs, Parts, Result, Row, Rows, join
-from ..run import STAGGERED, Model, Run, Trained, as_authors, compared_run, convert_roberta, trunk
-from ..scales import SCALES, Scale
-from ..statistics import Verdict
-from ..text import find_shards
+from ..page import Table
+from ..result import Inputs, Parts, Result, Row, Rows, find_shards, join
+from ..run import SCALES, STAGGERED, Model, Run, Scale, Trained, as_authors, compared_run, convert_roberta, trunk
+from ..verdict import Verdict
 from .local_window import K_DIVISORS, WIDEST, linformers
 
 TITLE = "Initialization"

@@ -30,11 +30,11 @@ from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_ro
 from ...evaluation.predict import Throughput, predict
 from .. import document_models as models
 from ..benchmarks import ratio_rows
-from ..display import Table, pivot
 from ..finetuned import result_of, task_folder
+from ..page import Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
 from ..run import STAGGERED, Model, label
-from ..statistics import MIN_SEEDS, UNDECIDED, Check, Verdict, decide, every_round_at_least
+from ..verdict import MIN_SEEDS, UNDECIDED, Check, Verdict, decide, every_round_at_least
 from . import table_2
 
 TITLE = "int8"

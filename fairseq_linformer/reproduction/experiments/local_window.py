@@ -19,11 +19,10 @@ from ...benchmark.measure import Setup, inference, training
 from ...benchmark.rows import Case
 from ..benchmarks import CPU, SMOKE, run_benchmark
 from ..comparison import at_most, check_one_learned, log_ratios, perplexity_table, pretrain, verdict
-from ..display import Panel, Table
+from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, in_words, join
-from ..run import Model, Run, compared_run
-from ..scales import SCALES, Scale
-from ..statistics import UNDECIDED, Check, Verdict, decide
+from ..run import SCALES, Model, Run, Scale, compared_run
+from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE = "Local window"
 SAYS = "k = n / 4 with a local window of 16 is near the Transformer, at little cost"

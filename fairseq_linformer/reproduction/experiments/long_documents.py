@@ -19,10 +19,10 @@ from typing import Any
 from ...benchmark.timing import num_threads
 from .. import document_models as models
 from ..benchmarks import ratio_rows
-from ..display import Panel, Table, pivot
 from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
+from ..page import Panel, Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join, repeated, significant
-from ..statistics import UNDECIDED, Check, Verdict, decide, every_round_at_least
+from ..verdict import UNDECIDED, Check, Verdict, decide, every_round_at_least
 
 TITLE = "Long documents"
 SAYS = "3 times as fast as Longformer, 1.5 times as ModernBERT, 5 times as its Transformer"

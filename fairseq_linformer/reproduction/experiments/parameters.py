@@ -12,11 +12,11 @@ from torch._subclasses import FakeTensorMode
 from ...models import LinformerRobertaModel
 from ...models.stub_task import VOCAB_SIZE, StubTask
 from ...modules.projection import count_matrices, learned_projections
-from ..display import Table, pivot
-from ..paper import MATRICES
+from ..page import Table, pivot
+from ..paper_numbers import MATRICES
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join
 from ..run import Model, label
-from ..statistics import Verdict, decide
+from ..verdict import Verdict, decide
 
 TITLE, WHERE = "Sharing", "Section 4, parameter sharing"
 SAYS = "sharing leaves 24, 12 or 1 distinct matrices"

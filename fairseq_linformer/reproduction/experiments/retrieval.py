@@ -25,12 +25,11 @@ from torch import Tensor
 from ...checkpoints.files import MODEL, read_checkpoint, write_checkpoint
 from ...checkpoints.models import build_model, open_checkpoint
 from ...models.datasets import open_dataset
-from ..display import Table, pivot
 from ..encoder import distill, open_encoder
-from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
+from ..page import Table, pivot
+from ..result import Inputs, Parts, Result, Row, Rows, describe_text, environment, find_shards, in_words, join, repeated
 from ..run import Model, convert_roberta, label
-from ..statistics import UNDECIDED, Check, Verdict, decide
-from ..text import describe_text, find_shards
+from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE = "Retrieval"
 SAYS = "an embedding model as a Linformer finds what it found"

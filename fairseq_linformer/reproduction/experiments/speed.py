@@ -21,10 +21,10 @@ from ...benchmark.timing import num_threads
 from ...data.tasks import TASKS
 from ...training.data import describe_data
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
-from ..display import Table
 from ..finetuned import task_folder
+from ..page import Table
 from ..result import Inputs, Parts, Result, in_words, join
-from ..statistics import Check, Verdict, decide
+from ..verdict import Check, Verdict, decide
 
 TITLE = "Speed"
 SAYS = "less time and memory than the authors' code"

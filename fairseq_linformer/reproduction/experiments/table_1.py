@@ -25,11 +25,11 @@ from ...benchmark.flops import count_flops
 from ...benchmark.measure import Setup, inference, make_cases
 from ...benchmark.models import FEATURES
 from ...benchmark.rows import Case
-from .. import paper
+from .. import paper_numbers
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
-from ..display import Panel, Table, pivot
+from ..page import Panel, Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join
-from ..statistics import UNDECIDED, Check, Estimate, Verdict, decide
+from ..verdict import UNDECIDED, Check, Estimate, Verdict, decide
 
 TITLE, WHERE = "Table 1", "Table 1, section 1"
 SAYS = "a layer takes time proportional to n, a Transformer's to n squared"
@@ -151,7 +151,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
         for model in models:
             ours = exponent(rows, model)
             text = "-" if ours is None else f"n^{ours.value:.2f} [{ours.low:.2f}, {ours.high:.2f}]"
-            cells.append([family, *paper.TABLE_1[family], model, text])
+            cells.append([family, *paper_numbers.TABLE_1[family], model, text])
     columns = ["family", "per layer (paper)", "sequential (paper)", "model", "time of a layer"]
     title = (
         "Complexity as printed, and the exponent of n in the measured time (a recurrent model's grows because fewer "

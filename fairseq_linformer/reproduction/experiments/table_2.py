@@ -32,14 +32,13 @@ from ...training.finetune import FinetuningJob, finetune, open_job
 from ...training.job import TrainingJob
 from ...training.recipe import GRID_LRS, Recipe, build_grid, run_names
 from ...training.run_folder import CHECKPOINTS, DONE
-from .. import paper
-from ..display import Table
+from .. import paper_numbers
 from ..encoder import distill, open_encoder
 from ..finetuned import mean_accuracy, near_chance, result_of, task_folder
+from ..page import Table
 from ..result import Inputs, Parts, Result, Rows, in_words, join
-from ..run import Model, Run, train_runs
-from ..scales import SCALES
-from ..statistics import (
+from ..run import SCALES, Model, Run, train_runs
+from ..verdict import (
     FAILS,
     HOLDS,
     MIN_SEEDS,
@@ -380,7 +379,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
     skipped, n, cells = near_chance(rows, NAMES), min(row.n for row in rows), []
     for model, row in {row.model: row for row in rows}.items():
         key = (row.n * 512 // n, row.k and row.k * 512 // n, row.sharing or "RoBERTa-base")
-        printed = {} if model.endswith(SCRATCH) else paper.TABLE_2.get(key, {})
+        printed = {} if model.endswith(SCRATCH) else paper_numbers.TABLE_2.get(key, {})
         found = {task: in_words(rows.find("accuracy", task=task, model=model), 4) for task in NAMES}
         ours = [cell + (f" (paper {printed[task]})" if printed else "") for task, cell in found.items()]
         mean = mean_accuracy(rows, model, [task for task in NAMES if task not in skipped])

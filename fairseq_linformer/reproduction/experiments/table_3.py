@@ -30,12 +30,11 @@ from ...benchmark.measure import Setup, inference, make_cases
 from ...benchmark.memory import largest_batch
 from ...benchmark.rows import Case
 from ...modules import LinformerEncoder
-from .. import paper
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
-from ..display import Panel, Table
-from ..paper import TABLE_3_DIMENSIONS
+from ..page import Panel, Table
+from ..paper_numbers import TABLE_3_DIMENSIONS, TABLE_3_MEMORY, TABLE_3_TIME, table_3
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, significant
-from ..statistics import Check, Verdict, decide
+from ..verdict import Check, Verdict, decide
 
 TITLE, WHERE = "Table 3", "Table 3, section 5.3"
 SAYS = "faster, and larger batches; more so with n and with a smaller k"
@@ -45,7 +44,7 @@ CLAIMS = {
     "memory": "The Linformer fits larger batches than the Transformer; the gain grows with n, and with a smaller k.",
 }
 METRICS = {"time": "time_ratio", "memory": "batch_ratio"}
-PRINTED = {"time": paper.TABLE_3_TIME, "memory": paper.TABLE_3_MEMORY}
+PRINTED = {"time": TABLE_3_TIME, "memory": TABLE_3_MEMORY}
 TITLES = {"time": "Speedup over eager attention", "memory": "Ratio of the largest batch sizes"}
 LENGTHS = tuple(2**i for i in range(9, 17))
 MEMORY_GIB = 16.0
@@ -114,7 +113,7 @@ def paper_cells(result: Result) -> Iterator[tuple[float, Row]]:
     """What the paper prints and our row, of each cell that both have, with eager attention."""
     half = half_of(result)
     for row in result.rows.select(METRICS[half], baseline="eager"):
-        if printed := paper.table_3(PRINTED[half], row.n, row.k):
+        if printed := table_3(PRINTED[half], row.n, row.k):
             yield printed, row
 
 
@@ -158,7 +157,7 @@ def _too_long(rows: Rows) -> list[str]:
     remarks = []
     for row in rows.select("largest_batch", model="transformer", value=0):
         ratio = min(rows.select("bytes_ratio", n=row.n), key=lambda each: each.k)
-        printed = paper.table_3(paper.TABLE_3_MEMORY, row.n, ratio.k)
+        printed = table_3(TABLE_3_MEMORY, row.n, ratio.k)
         remarks.append(
             f"n = {row.n:,}: no sentence fits the Transformer's memory; at k = {ratio.k} the Linformer takes "
             f"{ratio.value:.3g} times fewer bytes" + (f" (paper: {printed}x)" if printed else "")
@@ -194,7 +193,7 @@ def chart(results: Sequence[Result]) -> list[Panel]:
         half = half_of(result)
         ours = result.rows.select(METRICS[half], baseline="eager").lines("k", "n", "k = {}")
         theirs = {
-            f"k = {k}, paper": [[(n, value) for n in PRINTED[half] if (value := paper.table_3(PRINTED[half], n, k))]]
+            f"k = {k}, paper": [[(n, value) for n in PRINTED[half] if (value := table_3(PRINTED[half], n, k))]]
             for k in TABLE_3_DIMENSIONS
             if f"k = {k}" in ours
         }

@@ -21,9 +21,9 @@ import torch
 
 from ...analysis import theorem1
 from ...analysis.heads import build_heads, neighbor_head, powers_of_two, random_head
-from ..display import Panel, Table
+from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join, repeated, significant
-from ..statistics import Check, Verdict, decide, wilson
+from ..verdict import Check, Verdict, decide, wilson
 
 TITLE, WHERE = "Theorem 1", "Theorem 1, appendix A"
 SAYS = "attention is low rank: a P~ of rank log(n) has P~ w near P w"

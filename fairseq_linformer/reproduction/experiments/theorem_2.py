@@ -18,9 +18,9 @@ import torch
 
 from ...analysis import theorem2
 from ...analysis.heads import build_heads, powers_of_two, random_head
-from ..display import Panel, Table
+from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, join, repeated
-from ..statistics import Check, Verdict, decide
+from ..verdict import Check, Verdict, decide
 from .theorem_1 import EPSILON, SEED, SIZES, measure_heads
 
 TITLE, WHERE = "Theorem 2", "Theorem 2, appendix B"

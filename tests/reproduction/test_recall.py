@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_linformer.reproduction.experiments import recall
-from fairseq_linformer.reproduction.recall_task import (
+from fairseq_linformer.reproduction.experiments.recall import (
     LAYERS,
     MASK,
     NUM_SPECIAL,

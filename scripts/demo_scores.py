@@ -1,6 +1,6 @@
 """The numbers of ``scripts/demo.sh``, next to their controls; exits with status 1 if the model did not learn.
 
-    python -m fairseq_linformer.reproduction.demo data/demo
+    python scripts/demo_scores.py data/demo
 
 Every number comes from the files that the demo's commands wrote there: fairseq's logs, the binarized text, the labels.
 """
@@ -8,10 +8,10 @@ Every number comes from the files that the demo's commands wrote there: fairseq'
 import sys
 from pathlib import Path
 
-from ..checkpoints.files import get_cfg_section, read_checkpoint
-from ..fairseq_log import read_split
-from ..files import read_json
-from . import context_free
+from fairseq_linformer.checkpoints.files import get_cfg_section, read_checkpoint
+from fairseq_linformer.fairseq_log import read_split
+from fairseq_linformer.files import read_json
+from fairseq_linformer.reproduction import context_free
 
 PRETRAINED = "pretrain/checkpoint_last.pt"
 

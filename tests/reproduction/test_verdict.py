@@ -4,7 +4,7 @@ import pytest
 from scipy import stats
 
 from fairseq_linformer.reproduction.result import Row
-from fairseq_linformer.reproduction.statistics import (
+from fairseq_linformer.reproduction.verdict import (
     FAILS,
     HOLDS,
     UNDECIDED,
