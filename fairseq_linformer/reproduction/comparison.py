@@ -242,7 +242,7 @@ Precondition = Callable[[Rows, Sequence[Compared], Sequence[Compared], int | Non
 def check_all_learned(
     rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared], budget: int | None
 ) -> list[Check]:
-    """With every seed, RoBERTa is 2 bits per predicted token below a model without context, every other model 1 bit."""
+    """RoBERTa is 2 bits per predicted token below a model without context with every seed, every other model 1 bit."""
     every = dict.fromkeys([*robertas, *models])
     needed = {compared: ROBERTA_BITS if compared in robertas else MODEL_BITS for compared in every}
     return [
@@ -255,8 +255,8 @@ def check_all_learned(
 def check_one_learned(
     rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared], budget: int | None
 ) -> list[Check]:
-    """For a claim about equally many updates: as ``check_all_learned``, but only one of the models need be 1 bit
-    below."""
+    """The preconditions of a claim about equally many updates: as ``check_all_learned``, but only one of the models
+    need be 1 bit below."""
     seeds = [has_seeds(rows, compared, budget) for compared in dict.fromkeys([*robertas, *models])]
     learned = [has_learned(rows, roberta, ROBERTA_BITS, budget) for roberta in robertas]
     others = [has_learned(rows, model, MODEL_BITS, budget) for model in models]
@@ -266,7 +266,7 @@ def check_one_learned(
 def check_all_converged(
     rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared], budget: int | None
 ) -> list[Check]:
-    """For a claim about models after convergence: also every curve is flat."""
+    """The preconditions of a claim about models after convergence: also, every curve is flat."""
     every = dict.fromkeys([*robertas, *models])
     return [*check_all_learned(rows, robertas, models, budget), *(has_converged(rows, compared) for compared in every)]
 

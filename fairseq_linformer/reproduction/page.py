@@ -42,6 +42,8 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Table:
+    """A table of words, in Markdown under its title."""
+
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -112,18 +114,7 @@ def draw(panels: Sequence[Panel]) -> str:
 def _draw_panel(axes, panel: Panel) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    colors = dict(zip((name for name in panel.lines if name not in panel.dashed), cycle(COLORS)))
-    for name, runs in panel.lines.items():
-        if name in panel.dashed:  # in the color of the line that it is compared with
-            compared = [other for other in colors if name.startswith(other)]
-            style = {"color": colors[max(compared, key=len)] if compared else "0.4", "linestyle": ":"}
-        else:
-            style = {"color": colors[name]}
-        if len(runs) > 1:
-            for run in runs:
-                axes.plot(*zip(*run), linewidth=0.7, alpha=0.5, **style)
-        marker = {"marker": MARKERS[len(axes.get_legend_handles_labels()[0]) % len(MARKERS)], "markersize": 4}
-        axes.plot(*zip(*_middle(runs)), markevery=max(1, len(runs[0]) // 8), label=name, **marker, **style)
+    _draw_lines(axes, panel)
     for name, value in panel.levels.items():
         axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=f"{name}: {value:.3g}")
     if panel.log_x:
@@ -140,6 +131,21 @@ def _draw_panel(axes, panel: Panel) -> None:
     axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     axes.grid(axis="y", color="0.9")
     axes.legend(fontsize=7)
+
+
+def _draw_lines(axes, panel: Panel) -> None:
+    colors = dict(zip((name for name in panel.lines if name not in panel.dashed), cycle(COLORS)))
+    for name, runs in panel.lines.items():
+        if name in panel.dashed:  # in the color of the line that it is compared with
+            compared = [other for other in colors if name.startswith(other)]
+            style = {"color": colors[max(compared, key=len)] if compared else "0.4", "linestyle": ":"}
+        else:
+            style = {"color": colors[name]}
+        if len(runs) > 1:
+            for run in runs:
+                axes.plot(*zip(*run), linewidth=0.7, alpha=0.5, **style)
+        marker = {"marker": MARKERS[len(axes.get_legend_handles_labels()[0]) % len(MARKERS)], "markersize": 4}
+        axes.plot(*zip(*_middle(runs)), markevery=max(1, len(runs[0]) // 8), label=name, **marker, **style)
 
 
 def _middle(runs: Sequence[Points]) -> Points:

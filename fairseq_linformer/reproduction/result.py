@@ -24,7 +24,7 @@ from ..files import check_data_path, open_atomic, read_json, sha256, write_json
 from ..machine import provenance
 
 Parts = dict[str, dict[str, tuple[str, ...]]]
-"""By scale, the parts of an experiment, and the options of ``reproduce`` that each reads."""
+"""The parts of an experiment by scale, and the options of ``reproduce`` that each reads."""
 INPUTS = {"data": "FOLDER", "tasks": "FOLDER", "encoder": "NAME", "source": "FILE"}
 """The options of ``reproduce`` that parts read, and what each takes."""
 SCALE_NAMES = ("smoke", "cpu", "encoder", "gpu", "paper")
@@ -56,7 +56,8 @@ class Rows(list[Row]):
 
 @dataclass
 class Result:
-    """
+    """What was measured of a part of an experiment, and its circumstances.
+
     Attributes:
         part: of the experiment; unique in its file.
         scale: one of ``SCALE_NAMES``.

@@ -29,7 +29,7 @@ from ..training.job import PATH_OPTIONS, TrainingJob, quote
 from .result import Inputs, claim_runs, describe_text, environment, find_shards
 
 PRETRAINING = CONFIGS / "pretrain" / "base.yaml"
-START, PERPLEXITY = "-start.pt", "perplexity.json"
+INITIAL, PERPLEXITY = "-start.pt", "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
 tokens per second."""
@@ -83,9 +83,9 @@ class Scale(Sizes):
     early, and grows by doubling n.
 
     Attributes:
-        n: of this RoBERTa at first.
+        n: the first n of this RoBERTa.
         base, grown, compared: updates from scratch, after each doubling of n, and in the comparison.
-        compared_n: n of most comparisons.
+        compared_n: the n of most comparisons.
     """
 
     n: int
@@ -189,7 +189,7 @@ class Model:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of a Linformer, as for ``to_linformer``."""
+        """The options of a Linformer, as for ``to_linformer``."""
         values = {
             "max_positions": self.n,
             "projected_dim": self.k,
@@ -203,7 +203,7 @@ class Model:
 
     @property
     def overrides(self) -> list[str]:
-        """Of the architecture."""
+        """Overrides of the architecture."""
         if self.k is None:
             return ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
         return ["++model._name=linformer_roberta", *(f"++model.{name}={value}" for name, value in self.options.items())]
@@ -354,23 +354,23 @@ def train_runs(runs: Sequence[Run], scale: Sizes, folder: Path, text: Path) -> d
     claim_runs(folder, text)
     trained: dict[Run, Trained] = {}
     for run in dict.fromkeys(each for last in runs for each in last.history):
-        start = write_start(run, trained[run.parent], folder) if run.parent else None
-        job = build_job(run, start, scale, folder, text)
+        initial = write_initial(run, trained[run.parent], folder) if run.parent else None
+        job = build_job(run, initial, scale, folder, text)
         # A complete run may have been moved together with what it was trained from.
         ignore = PATH_OPTIONS if (job.folder / run_folder.DONE).exists() else ()
         local.train(job, ignore)
-        trained[run] = Trained(job.folder, run.model, start)
+        trained[run] = Trained(job.folder, run.model, initial)
     return trained
 
 
-def write_start(run: Run, parent: Trained, folder: Path) -> Path:
+def write_initial(run: Run, parent: Trained, folder: Path) -> Path:
     """The initial checkpoint of a run, which is written unless it exists or is the parent's."""
     if run.branches_at:
         (path,) = parent.checkpoint.parent.glob(f"checkpoint_*_{run.branches_at}.pt")
         return path
     if parent.model == run.model:
         return parent.checkpoint
-    path = folder / f"{run.name}{START}"
+    path = folder / f"{run.name}{INITIAL}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         last = read_checkpoint(parent.checkpoint)
@@ -379,10 +379,14 @@ def write_start(run: Run, parent: Trained, folder: Path) -> Path:
     return path
 
 
-def build_job(run: Run, start: Path | None, scale: Sizes, folder: Path, text: Path) -> TrainingJob:
-    """The configuration of a run."""
+def build_job(run: Run, initial: Path | None, scale: Sizes, folder: Path, text: Path) -> TrainingJob:
+    """The configuration of a run.
+
+    Args:
+        initial: its initial checkpoint; None of a run from scratch.
+    """
     # fairseq's polynomial decay begins at the end of the warmup, which a branch has behind it.
-    warmup = run.branches_at or (min(scale.warmup, run.updates // 10) if start else scale.warmup)
+    warmup = run.branches_at or (min(scale.warmup, run.updates // 10) if initial else scale.warmup)
     option = "continue_once" if run.branches_at else "finetune_from_model"
     overrides = (
         *training_overrides(
@@ -396,7 +400,7 @@ def build_job(run: Run, start: Path | None, scale: Sizes, folder: Path, text: Pa
             validate=scale.validate,
         ),
         f"common.bf16={str(scale.bf16).lower()}",
-        f"checkpoint.{option}={quote(str(start)) if start else 'null'}",
+        f"checkpoint.{option}={quote(str(initial)) if initial else 'null'}",
         f"checkpoint.reset_lr_scheduler={str(bool(run.branches_at)).lower()}",
         f"checkpoint.keep_interval_updates_pattern={run.keep_every or -1}",
         f"dataset.max_valid_steps={VALID_BATCHES}",

@@ -91,7 +91,7 @@ def test_options_follow_the_plan(name, text, tmp_path):
             o = options_of(run, scale, tmp_path, text)
             assert int(o["dataset.batch_size"]) * run.model.n == scale.tokens and o["optimization.update_freq"] == "[1]"
             assert o["task.tokens_per_sample"] == str(run.model.n) and o["optimization.max_update"] == str(run.updates)
-            assert o["optimization.lr"] == f"[{scale.lr}]"
+            assert (o["optimization.lr"], o["optimization.clip_norm"]) == (f"[{scale.lr}]", "1.0")
             assert o["lr_scheduler._name"] == ("polynomial_decay" if run.decays else "fixed")
             warmup = int(o["lr_scheduler.warmup_updates"])
             assert warmup == (min(scale.warmup, run.updates // 10) if run.parent else scale.warmup) < run.updates

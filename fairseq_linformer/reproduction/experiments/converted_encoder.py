@@ -84,31 +84,31 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     encoder = open_encoder(inputs.encoder, model.n, inputs.runs.absolute() / scale / "figure_3")
     folder, shard = encoder.parent, find_shards(text, single=True)[0]
     claim_runs(folder, text)
-    head, start = folder / "head.pt", folder / f"{model.name}-start.pt"
+    head, initial = folder / "head.pt", folder / f"{model.name}-start.pt"
     if not head.exists():
         write_checkpoint(train_head(read_checkpoint(encoder), shard, model.n, amp=sizes["amp"], **sizes["head"]), head)
     checkpoint = read_checkpoint(head)
-    if not start.exists():
-        write_checkpoint(checkpoint if model.k is None else convert_roberta(checkpoint, model), start)
+    if not initial.exists():
+        write_checkpoint(checkpoint if model.k is None else convert_roberta(checkpoint, model), initial)
     rows, runs = Rows(), []
     for seed in sizes["seeds"]:
-        job = build_job(scale, start, shard, f"{model.name}-seed{seed}", seed)
+        job = build_job(scale, initial, shard, f"{model.name}-seed{seed}", seed)
         local.train(job)
-        runs.append(Trained(job.folder, model, start))
+        runs.append(Trained(job.folder, model, initial))
         rows += score_rows(model, seed, runs[-1], text)
     return compared_result(part, scale, rows, runs, inputs, {"encoder": checkpoint["provenance"]["imported"]})
 
 
 def build_job(scale: str, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
-    sizes, start = SIZES[scale], open_initial_checkpoint(checkpoint, checkpoint.parent)
+    sizes, initial = SIZES[scale], open_initial_checkpoint(checkpoint, checkpoint.parent)
     updates = sizes["training"]["updates"]
     schedule = {**sizes["training"], "warmup": round(updates / 10), "validate": max(1, updates // 5)}
     overrides = (
         *training_overrides([shard], sizes["n"], seed, **schedule),
         f"common.amp={str(sizes['amp']).lower()}",
-        f"checkpoint.finetune_from_model={quote(str(start.path))}",
-        *start.overrides,
-        f"++model.max_positions={start.max_positions}",
+        f"checkpoint.finetune_from_model={quote(str(initial.path))}",
+        *initial.overrides,
+        f"++model.max_positions={initial.max_positions}",
         "dataset.max_valid_steps=4",
         "dataset.num_workers=0",
         "optimizer._name=fused_adam",
@@ -116,13 +116,8 @@ def build_job(scale: str, checkpoint: Path, shard: Path, name: str, seed: int) -
     return TrainingJob(str(PRETRAINING), overrides, 1, "cpu", str(checkpoint.parent), name)
 
 
-def rows_of(results: Sequence[Result]) -> Rows:
-    """The rows of all parts, each of which has the level of a model without context, once."""
-    return Rows({str(row): row for row in join(results)}.values())
-
-
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    rows, scale = rows_of(results), results[0].scale if results else "encoder"
+    rows, scale = join(results), results[0].scale if results else "encoder"
     transformer, windowed, quarter, half, eighth, control = models_of(scale)
     by_k = [eighth, quarter, half]
     larger = "A larger k has a lower perplexity."
@@ -143,8 +138,8 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 def tables(results: Sequence[Result]) -> list[Table]:
     models = models_of(results[0].scale)
-    return [perplexity_table(rows_of(results), "Validation perplexity after training", models, models[0])]
+    return [perplexity_table(join(results), "Validation perplexity after training", models, models[0])]
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
-    return [curves(rows_of(results), "perplexity", models_of(results[0].scale))]
+    return [curves(join(results), "perplexity", models_of(results[0].scale))]

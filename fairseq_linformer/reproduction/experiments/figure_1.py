@@ -1,9 +1,8 @@
 """The singular values of attention matrices have a long tail, and those of higher layers are more skewed.
 
-Measured on the RoBERTa of Figure 3 (a), pretrained here, and on pretrained encoders of `transformers`, whose attention
-has learned from more text. The paper gives curves of RoBERTa-base and large, and no numbers. The stored numbers of
-scale cpu are of an earlier version: two RoBERTas of the same depth and width, one of n = 64 and one grown from it to
-n = 512, on texts of their own (Wikipedia, books, IMDB); now `reproduce` measures n = 64 on the validation split.
+Measured on a RoBERTa that is pretrained here, and on pretrained encoders of `transformers`, whose attention has learned
+from more text. The paper gives curves of RoBERTa-base and large, and no numbers. The stored numbers of scale cpu are on
+Wikipedia, books and IMDB, also at n = 512; `reproduce` measures the validation split.
 
 **Tail.** Holds if in each head the first quarter of the singular values has at least 0.75 of their sum (a quarter if
 all are equal); does not hold if it has less than 0.5 in one. The smallest share of a layer's heads decides, not the
@@ -52,7 +51,7 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
 
 
 def run_roberta(scale: str, inputs: Inputs) -> Result:
-    """The RoBERTa of Figure 3 (a), of the first seed, on the validation split."""
+    """The RoBERTa of most comparisons, of the first seed, on the validation split."""
     sizes, text = SCALES[scale], inputs.text
     plan = compared_run(Model(sizes.compared_n), sizes, sizes.seeds[0])
     runs = train_runs([plan], sizes, inputs.runs / scale, text)

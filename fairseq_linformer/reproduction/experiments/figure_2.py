@@ -10,17 +10,17 @@ from functools import partial
 
 from ...benchmark.measure import inference
 from ...benchmark.rows import Case
-from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
+from ..benchmarks import CPU, SMOKE, run_benchmark
 from ..page import Table
 from ..result import Inputs, Parts, Result, in_words, join
 from ..verdict import Estimate, Verdict
 
 TITLE, WHERE = "Figure 2", "Figure 2 (top right), section 4"
 SAYS = "at a fixed number of tokens, time does not depend on n"
-PARTS: Parts = {scale: {"time": ()} for scale in ("smoke", "cpu", "gpu")}
+PARTS: Parts = {scale: {"time": ()} for scale in ("smoke", "cpu")}
 FLAT_RATIO = 1.25
 """The largest ratio of times per token that counts as independent of n."""
-SIZES = {"smoke": ((64, 128), 16, SMOKE), "cpu": ((512, 16384), 256, CPU), "gpu": ((512, 16384), 256, GPU)}
+SIZES = {"smoke": ((64, 128), 16, SMOKE), "cpu": ((512, 16384), 256, CPU)}
 """Lengths, k, and setup."""
 
 

@@ -54,7 +54,7 @@ NEARLY, SAME = 1.05, 1.1
 """Ratios of perplexities: at most the first is "nearly on par"; up to the second, either way, "about the same"."""
 SHARINGS = ("none", "headwise", "key-value", "layerwise")
 PAPER_BUDGET, PAPER_SEEDS = 250_000, (1, 2, 3)
-"""Of ``configs/pretrain``."""
+"""The updates and seeds of ``configs/pretrain``."""
 
 SIZES: dict[str, Scratch] = {
     # Shows that the code runs.
@@ -98,7 +98,7 @@ SIZES: dict[str, Scratch] = {
         bf16=True,
     ),
 }
-"""Of each scale but the paper's, whose runs Slurm trains with ``configs/pretrain``."""
+"""Sizes of each scale but the paper's, whose runs Slurm trains with ``configs/pretrain``."""
 
 
 # Models

@@ -9,8 +9,8 @@ rate of E and F and at that of the other weights. **growing**: doubling n repeat
 growing in one step, and of training at the long n from scratch. **warm start**: a converted RoBERTa has at most the
 perplexity of a Linformer trained from scratch. **projections**: learned E and F have at most the perplexity of
 mean-pool, max-pool and conv, which section 4 of the paper names and does not measure; linear and conv have the same
-initialization. In the tables, a model ends with its origin: "converted" and "continued" ones have trained for equally
-many updates after a RoBERTa or, for *warm start*, after themselves.
+initialization. In the tables a model ends with its origin: "converted" from a RoBERTa, or "continued" from its own
+training from scratch.
 
 **conversion long**, at 8 times the n of most comparisons: converted without training, k = n / 4 with a local window of
 16 has at most 1.15 times the perplexity of the RoBERTa it is made of.
@@ -147,7 +147,7 @@ AT_MOST = {
 }
 """The model that must have at most the perplexity of the others."""
 MAX_RATIO = 1.15
-"""Of a converted model's perplexity to that of its RoBERTa."""
+"""The largest ratio of a converted model's perplexity to that of its RoBERTa."""
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:

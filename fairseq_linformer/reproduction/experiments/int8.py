@@ -57,7 +57,7 @@ COMPARED = {models.INT8: (models.LINFORMER, models.ONNX), models.WINDOWED_INT8: 
 """Each int8 model, with those in single precision."""
 PAIRS = [(int8, other) for int8, others in COMPARED.items() for other in others]
 MODELS = {"smoke": Model.graded(32, 8, local_window=4), "encoder": Model(512, 128, start=STAGGERED, local_window=16)}
-"""Of Table 2: k = n / 4 with a local window."""
+"""The models of Table 2 with k = n / 4 and a local window."""
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
@@ -147,7 +147,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 
 def limit_checks(exports: dict[str, Rows], metric: str, limit: float) -> list[Check]:
-    """For each task the median over seeds, or the largest difference of a logit of any seed, is at most the limit."""
+    """Check for each task that the median over seeds, or the largest difference of a logit, is at most the limit."""
     checks = []
     for task in ("sst-2", "imdb") if exports else ():
         row = exports.get(task, Rows()).find(metric, model=ONNX if metric == LOGITS else INT8)

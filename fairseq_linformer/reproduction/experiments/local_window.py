@@ -40,12 +40,12 @@ MAX_COST = {
     ("relative_bytes", "training step"): 1.25,
     ("time_per_token_ratio", "inference"): 1.15,
 }
-"""By metric and phase."""
+"""The largest medians, by metric and phase."""
 SIZES: dict[str, tuple[tuple[int, ...], Setup, int]] = {
     "smoke": ((32, 64), SMOKE, 1),
     "cpu": ((512, 16384), replace(CPU, rounds=7), 12),
 }
-"""Of the cost: lengths of inference, of which the first is that of a step; setup; and layers of a step."""
+"""Sizes of the cost: lengths of inference, of which the first is that of a step; setup; and layers of a step."""
 BATCH = 4
 """Sentences of a step."""
 

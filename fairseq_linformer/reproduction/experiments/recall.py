@@ -56,11 +56,11 @@ In a trial of ``cpu``, full attention recalled all 1,000 sequences after 500 upd
 k = n / 8 all but one after 1,000 with one seed; so there is a smaller k."""
 PARTS: Parts = {scale: {"recall": ()} for scale in SIZES}
 STARTS = (None, "normal")
-"""Of E and F, None for the default."""
+"""Initializations of E and F; None is the default."""
 
 
 def lines_of(sizes: dict[str, Any], starts: Sequence[str | None] = STARTS) -> dict[str, list[Model]]:
-    """By local window and start, the Linformers in the order of k; with k = 1 every start is an average."""
+    """The Linformers in the order of k, by local window and start; with k = 1 every start is an average."""
     n = sizes["n"]
     return {
         f"W = {window}, {start or 'default start'}": [
@@ -181,7 +181,7 @@ START, PADDING, MASK, NUM_SPECIAL = 0, 1, 2, 3
 POSITION_STD = 0.3
 """Standard deviation of new position embeddings, relative to that of token embeddings."""
 LAYERS, WIDTH, HEADS = 2, 32, 2
-"""Of the encoder; its feed-forward layers are twice as wide."""
+"""Sizes of the encoder; its feed-forward layers are twice as wide."""
 LEARNING_RATE, WARMUP = 5e-3, 50
 """The learning rate, and the updates in which it rises. It is constant until it decays."""
 MAX_NORM = 1.0

@@ -26,14 +26,14 @@ from ...benchmark.measure import Setup, inference, make_cases
 from ...benchmark.models import FEATURES
 from ...benchmark.rows import Case
 from .. import paper_numbers
-from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
+from ..benchmarks import CPU, SMOKE, run_benchmark
 from ..page import Panel, Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join
 from ..verdict import UNDECIDED, Check, Estimate, Verdict, decide
 
 TITLE, WHERE = "Table 1", "Table 1, section 1"
 SAYS = "a layer takes time proportional to n, a Transformer's to n squared"
-PARTS: Parts = {"smoke": {"time": (), "operations": ()}, "cpu": {"time": (), "operations": ()}, "gpu": {"time": ()}}
+PARTS: Parts = {"smoke": {"time": (), "operations": ()}, "cpu": {"time": (), "operations": ()}}
 LINEAR, QUADRATIC = 1.15, 1.5
 """Limits on the exponent of n in a layer's time. n^1.5 is the sparse Transformer's."""
 SAME_COUNT, MIN_EXPONENT = 1.05, 0.9
@@ -51,6 +51,8 @@ COMPARED = (*(model for models in FAMILIES.values() for model in models), "moder
 
 
 class Timed(NamedTuple):
+    """What is timed at a scale: models at each of the lengths."""
+
     models: Sequence[str]
     lengths: Sequence[int]
     k: int
@@ -60,7 +62,6 @@ class Timed(NamedTuple):
 TIMED = {
     "smoke": Timed(DECIDING, (64, 128), 16, SMOKE),
     "cpu": Timed(COMPARED, (512, 1024, 2048, 4096, 8192), 256, CPU),
-    "gpu": Timed(COMPARED, (512, 1024, 2048, 4096, 8192, 16384), 256, GPU),
 }
 COUNTED = {
     "smoke": (Setup("meta", layers=1, embed_dim=64), 16, (64, 128, 256)),

@@ -12,8 +12,7 @@ weights in both models, as in 2020, and nothing computed in chunks, as on a GPU.
 every cell of the paper in which a sentence of the Transformer fits, with the same order as the times. Section 5.3
 gives a V100 of 16 GB and no precision; fp16 is ASSUMED: in fp32 a single sentence of 16,384 positions, for which the
 paper prints a ratio, does not fit the Transformer's memory. E and F are initialized as in the authors' code: with
-windows, the default, scores are weighted and masked, which equation (7) does not do and which takes memory. (An
-earlier command measured n = 65,536 on a CPU.)
+windows, the default, scores are weighted and masked, which equation (7) does not do and which takes memory.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -31,7 +31,7 @@ EPSILONS = (0.3, 0.5, 0.7)
 """eps^2 - eps^3 is largest at 2/3."""
 MIN_K = 8
 EPSILON, SEED = 0.5, 1
-"""Of the charts, and of theorem 2; and of heads and draws."""
+"""eps of the charts and of theorem 2; seed of heads and draws."""
 SIZES = {"smoke": ([16, 32], 8, 4), "cpu": ([128, 512, 2048], 64, 60)}
 """Lengths, width of a head and draws of R, by scale; also of theorem 2."""
 PARTS: Parts = {scale: {"heads": ()} for scale in SIZES}
