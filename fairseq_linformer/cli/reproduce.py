@@ -62,7 +62,7 @@ def add_parser(commands) -> None:
 def _reproduce(options: argparse.Namespace) -> str:
     from ..files import check_can_be_written
     from ..machine import clean_commit
-    from ..reproduction.experiments import load_all
+    from ..reproduction import load_all
     from ..reproduction.page import write_pages
     from ..reproduction.result import INPUTS, Inputs, read, write
 

@@ -1,6 +1,6 @@
 """The paper's numbers (Wang et al. 2020, arXiv:2006.04768), as printed in the tables of the published PDF.
 
-Its figures print no numbers; the claims in ``experiments/`` state what the text says about them.
+Its figures print no numbers; the claims in ``paper/`` state what the text says about them.
 """
 
 TABLE_1: dict[str, tuple[str, str]] = {

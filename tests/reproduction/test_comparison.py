@@ -25,7 +25,7 @@ from fairseq_linformer.reproduction.comparison import (
     verdict,
     written_fields,
 )
-from fairseq_linformer.reproduction.experiments.figure_3 import SIZES
+from fairseq_linformer.reproduction.paper.figure_3 import SIZES
 from fairseq_linformer.reproduction.result import Row, Rows
 from fairseq_linformer.reproduction.run import Model, Run, as_authors, build_job, label, train_runs
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED

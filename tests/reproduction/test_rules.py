@@ -6,28 +6,30 @@ from collections.abc import Iterable
 import pytest
 
 from fairseq_linformer.analysis.theorem1 import theorem_bound
-from fairseq_linformer.reproduction.experiments import (
+from fairseq_linformer.reproduction import load_all
+from fairseq_linformer.reproduction.beyond import (
     converted_encoder,
     distillation,
-    figure_1,
-    figure_2,
-    figure_3,
     initialization,
     int8,
-    load_all,
     local_window,
     long_documents,
-    parameters,
     recall,
     retrieval,
     speed,
+)
+from fairseq_linformer.reproduction.finetuned import near_chance
+from fairseq_linformer.reproduction.paper import (
+    figure_1,
+    figure_2,
+    figure_3,
+    parameters,
     table_1,
     table_2,
     table_3,
     theorem_1,
     theorem_2,
 )
-from fairseq_linformer.reproduction.finetuned import near_chance
 from fairseq_linformer.reproduction.paper_numbers import MATRICES
 from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
 from fairseq_linformer.reproduction.run import SCALES, Model, Run, as_authors

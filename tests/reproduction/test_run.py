@@ -8,8 +8,9 @@ import torch
 from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.reproduction import comparison
 from fairseq_linformer.reproduction import run as run_module
+from fairseq_linformer.reproduction.beyond import converted_encoder, initialization, local_window
 from fairseq_linformer.reproduction.comparison import branches
-from fairseq_linformer.reproduction.experiments import converted_encoder, figure_3, initialization, local_window
+from fairseq_linformer.reproduction.paper import figure_3
 from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import (
     SCALES,

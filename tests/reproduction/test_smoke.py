@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction.experiments import load_all
+from fairseq_linformer.reproduction import load_all
 from fairseq_linformer.reproduction.page import draw
 from fairseq_linformer.reproduction.result import read
 from fairseq_linformer.reproduction.verdict import UNMEASURED

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fairseq_linformer.reproduction.experiments import recall
-from fairseq_linformer.reproduction.experiments.recall import (
+from fairseq_linformer.reproduction.beyond import recall
+from fairseq_linformer.reproduction.beyond.recall import (
     LAYERS,
     MASK,
     NUM_SPECIAL,

@@ -11,7 +11,7 @@ import torch
 
 from fairseq_linformer.reproduction.result import read
 
-SCRIPT = Path(__file__).parents[2] / "scripts/gpu_figure_3.sh"
+SCRIPT = Path(__file__).parents[3] / "scripts/gpu_figure_3.sh"
 
 
 @pytest.mark.nightly

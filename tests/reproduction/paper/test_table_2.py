@@ -1,8 +1,8 @@
-"""The sizes of a reproduction fit together; ``test_run.py`` has those of the comparisons."""
+"""The sizes of Table 2 fit together; ``test_run.py`` has those of the comparisons."""
 
 import pytest
 
-from fairseq_linformer.reproduction.experiments.table_2 import NAMES, SIZES
+from fairseq_linformer.reproduction.paper.table_2 import NAMES, SIZES
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -2,7 +2,7 @@
 
 import torch
 
-from fairseq_linformer.reproduction.experiments import retrieval
+from fairseq_linformer.reproduction.beyond import retrieval
 
 
 def test_pieces_do_not_cross_articles(smoke_inputs):

@@ -32,10 +32,10 @@ from .. import document_models as models
 from ..benchmarks import ratio_rows
 from ..finetuned import result_of, task_folder
 from ..page import Table, pivot
+from ..paper import table_2
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
 from ..run import STAGGERED, Model, label
 from ..verdict import MIN_SEEDS, UNDECIDED, Check, Verdict, decide, every_round_at_least
-from . import table_2
 
 TITLE = "int8"
 SAYS = "half a point of accuracy, a quarter of the size, 1.5 times as fast"
