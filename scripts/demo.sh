@@ -120,7 +120,7 @@ step score fairseq-validate "$task" --user-dir "$plugin" \
     --batch-size 128 --required-batch-size-multiple 1 --cpu --num-workers 0 --log-format json
 
 # The numbers, from the logs; fails if the model has not learned.
-if ! python -m fairseq_linformer.reproduction.demo "$demo" 2> "$demo/logs/table.log"; then
+if ! python "$scripts/demo_scores.py" "$demo" 2> "$demo/logs/table.log"; then
     grep -Ev '^(DEBUG|INFO):' "$demo/logs/table.log" | tail -n 5 >&2
     exit 1
 fi

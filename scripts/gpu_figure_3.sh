@@ -4,8 +4,7 @@
 #   scripts/gpu_figure_3.sh OUT      # without a GPU: prepare the text; with one: train for 9 minutes; rerun to resume
 #
 # Run it once where the text is, copy OUT to the GPU, which needs no network, and run it there, in a git checkout with
-# the package's requirements. By the estimate in fairseq_linformer/reproduction/scales.py an H100 takes three calls (not
-# run yet). A call that ends early has status 124. The result is OUT/results/figure_3/gpu.json.
+# the package's requirements (not run yet). A call that ends early has status 124. The result is OUT/results/figure_3/gpu.json.
 #
 #   TEXT      as for `prepare pretraining --source`   (default: WikiText-103 on the hub)
 #   SCALE     gpu, or smoke to try it on a CPU        (default: gpu)

@@ -107,7 +107,7 @@ def _choose_measurement(options: argparse.Namespace, cases: list, tokens: int, s
 
 def format_rows(rows: list) -> str:
     """A table with a line per model and size, and a line for each that could not be measured."""
-    from ..reproduction.display import Table
+    from ..reproduction.page import Table
     from ..reproduction.result import in_words
 
     cells: dict[tuple[str, ...], dict[str, str]] = {}

@@ -62,7 +62,7 @@ def add_parser(commands) -> None:
 def _reproduce(options: argparse.Namespace) -> str:
     from ..files import check_can_be_written
     from ..machine import clean_commit
-    from ..reproduction.experiments import load_all
+    from ..reproduction import load_all
     from ..reproduction.page import write_pages
     from ..reproduction.result import INPUTS, Inputs, read, write
 
@@ -78,7 +78,7 @@ def _reproduce(options: argparse.Namespace) -> str:
     if not results.is_dir():
         raise ValueError(f"--results must be an existing folder, got {results}")
     if options.experiment == "report":
-        return "\n".join(map(str, write_pages(results)))
+        return "\n".join(map(str, write_pages(results, experiments)))
     module = experiments[options.experiment]
     given = {name: getattr(options, name) for name in INPUTS}
     parts = _choose_parts(module, options, {name for name, value in given.items() if value})

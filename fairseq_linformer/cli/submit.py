@@ -30,7 +30,7 @@ def add_parser(commands) -> None:
 
 
 def _submit(options: argparse.Namespace) -> str:
-    from ..reproduction.experiments import array_jobs
+    from ..reproduction import array_jobs
     from ..training.job import TrainingJob
     from ..training.slurm import layout, submit
 

@@ -1,126 +1,217 @@
-"""Comparisons of pretrained models by their validation perplexities: results, preconditions, ratios, table and chart.
+"""Pretrained models compared by their validation perplexities: rows, ratios, preconditions, verdicts, tables, charts.
+
+Rows have the fields of what is compared, a ``Model`` or a ``Run``, and the seed. Models from scratch are compared at
+several budgets: a run has a constant learning rate after warmup. At 0.8 of each budget a branch leaves it, with its
+optimizer and the next batches, and the rate of the branch decays linearly to zero at the budget (warmup, stable,
+decay). So one run gives a perplexity at each budget, of a model that was trained for that budget alone. The budget is
+one more field.
+
+RUNS/MODEL-stable/seed1/         a run, and
+RUNS/MODEL-budget6000/seed1/     its branch to a budget of 6,000 updates
 
 A perplexity says something about a method only if the model has learned from context, and about models "after
-convergence" only if their validation curves are flat. Both are preconditions of a verdict:
-
-- each model has at least three seeds;
-- RoBERTa is at least 2 bits per predicted token below a model without context at its n, and every other model 1 bit,
-  with every seed;
-- every model has converged: with every seed its validation curve falls by less than 0.01 bits over the last 20 % of its
-  updates.
-
-Claims about equally many updates do not need convergence, and only one of the compared models must be 1 bit below.
+convergence" only if their validation curves are flat. ``check_all_learned`` and its neighbors are such preconditions.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 from . import context_free
-from .display import Panel, Table
-from .result import Inputs, Result, Row, Rows, in_words, repeated
-from .run import Model, Run, Trained, train_runs, training_environment
-from .scales import SCALES, Scale
-from .statistics import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, ratio_of_extremes, student_interval
-from .text import find_shards
+from .page import Panel, Table
+from .result import Inputs, Result, Row, Rows, find_shards
+from .run import SCALES, Model, Run, Scale, Sizes, Trained, label, train_runs, training_environment
+from .verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval
 
+Compared = Model | Run
+"""What rows are of: they are selected by its ``fields``."""
+DECAY = 0.2
+"""The share of a budget in which the learning rate decays."""
 ROBERTA_BITS, MODEL_BITS = 2.0, 1.0
 """Minimum bits below a model without context: of RoBERTa, and of every other model."""
 LAST_SHARE, MAX_FALL = 0.2, 0.01
 """A curve is flat if it falls by less than ``MAX_FALL`` bits over the last ``LAST_SHARE`` of its updates."""
-MAX_LINES = 10
-"""Lines of a chart; the table has the other models."""
+SAME = 1.05
+"""Up to this factor, either way, a ratio of perplexities stays between two budgets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scratch(Sizes):
+    """How models are pretrained from scratch.
+
+    Attributes:
+        budgets: updates, ascending.
+    """
+
+    budgets: tuple[int, ...]
 
 
 # Results
 
 
-def pretrain(part: str, scale: str, build: Callable[[Scale, int], Mapping[str, Run]], inputs: Inputs) -> Result:
-    """Train the models with each seed, and measure them.
-
-    Args:
-        build: the run of each model at a scale, with a seed, by label.
-    """
-    return score_models(part, scale, *train_models(scale, build, inputs), inputs)
-
-
-def train_models(
-    scale: str, build: Callable[[Scale, int], Mapping[str, Run]], inputs: Inputs
-) -> tuple[dict[str, list[Trained]], list[Trained]]:
-    """The trained models by label, one per seed, and they with all that they started from."""
-    sizes = SCALES[scale]
-    seeds = [build(sizes, seed) for seed in sizes.seeds]  # the first seed of every model is trained first
-    trained = train_runs([run for runs in seeds for run in runs.values()], sizes, inputs.runs / scale, inputs.text)
-    return {label: [trained[runs[label]] for runs in seeds] for label in seeds[0]}, list(trained.values())
+def branches(model: Model, seed: int, sizes: Scratch) -> dict[int, Run]:
+    """The run to each budget."""
+    starts = {budget: round((1 - DECAY) * budget) for budget in sizes.budgets}
+    stable = Run(model, seed, "stable", max(starts.values()), keep_every=math.gcd(*starts.values()))
+    return {
+        budget: Run(model, seed, f"budget{budget}", budget, stable, decays=True, branches_at=start)
+        for budget, start in starts.items()
+    }
 
 
-def score_models(
-    part: str, scale: str, models: Mapping[str, Sequence[Trained]], every: Sequence[Trained], inputs: Inputs
+def pretrain_from_scratch(part: str, scale: str, model: Model, seed: int, sizes: Scratch, inputs: Inputs) -> Result:
+    """Train a model, and measure it at each budget."""
+    runs = branches(model, seed, sizes)
+    trained = train_runs(list(runs.values()), sizes, inputs.runs / scale, inputs.text)
+    rows = Rows(bits_row(model, seed, trained[run].bits(inputs.text), budget) for budget, run in runs.items())
+    rows.append(curve_row(model, seed, next(iter(trained.values()))))
+    configuration = {name: value for name, value in asdict(sizes).items() if name != "seeds"}
+    return compared_result(part, scale, rows, trained.values(), inputs, configuration)
+
+
+def pretrain(
+    part: str,
+    scale: str,
+    build: Callable[[Scale, int], Iterable[Run]],
+    inputs: Inputs,
+    score: Callable[[Run, Trained], Iterable[Row]] = lambda run, trained: (),
 ) -> Result:
-    """Perplexity and bits (medians over seeds, and of each seed) and curves of trained models, and the level of a model
-    without context at each n.
+    """Train runs with each seed, the first seed of every one first, and measure them.
 
     Args:
-        models: by label, one per seed.
-        every: they and all that they started from.
+        build: the runs of a scale and a seed.
+        score: more rows of a run.
     """
+    sizes = SCALES[scale]
+    runs = [run for seed in sizes.seeds for run in build(sizes, seed)]
+    trained = train_runs(runs, sizes, inputs.runs / scale, inputs.text)
     rows = Rows()
-    for label, seeds in models.items():
-        rows += score_rows(label, seeds[0].model, [run.perplexity(inputs.text) for run in seeds])
-        for seed, run in enumerate(seeds, 1):
-            rows.append(Row(metric="bits_curve", unit="bits", model=label, seed=seed, points=run.curve()))
-    for n in dict.fromkeys(seeds[0].model.n for seeds in models.values()):
+    for run in runs:
+        rows += [*score_rows(run, run.seed, trained[run], inputs.text), *score(run, trained[run])]
+    return compared_result(part, scale, rows, trained.values(), inputs)
+
+
+def score_rows(compared: Compared, seed: int, trained: Trained, text: Path) -> list[Row]:
+    """The bits of a trained model, and its curve."""
+    return [bits_row(compared, seed, trained.bits(text)), curve_row(compared, seed, trained)]
+
+
+def bits_row(compared: Compared, seed: int, bits: float, budget: int | None = None) -> Row:
+    """Bits per predicted token on the validation split."""
+    at = {} if budget is None else {"budget": budget}
+    return Row(metric="bits", value=bits, unit="bits", **written_fields(compared), seed=seed, **at)
+
+
+def curve_row(compared: Compared, seed: int, trained: Trained) -> Row:
+    """Bits over updates."""
+    return Row(metric="bits_curve", unit="bits", **written_fields(compared), seed=seed, points=trained.curve())
+
+
+def written_fields(compared: Compared) -> dict[str, object]:
+    """The fields that rows have: those that are not None."""
+    return {name: value for name, value in compared.fields.items() if value is not None}
+
+
+def compared_result(
+    part: str,
+    scale: str,
+    rows: Rows,
+    trained: Iterable[Trained],
+    inputs: Inputs,
+    configuration: Mapping[str, object] | None = None,
+) -> Result:
+    """The rows, and the level of a model without context at each n.
+
+    Args:
+        trained: the compared models, and all that they started from.
+    """
+    for n in dict.fromkeys(row.n for row in rows):
         level = context_free.measure_bits(find_shards(inputs.text)[0], n)
         rows.append(Row(metric="context_free_bits", value=level, unit="bits", n=n))
-    return Result(part, scale, rows, training_environment(every, inputs))
-
-
-def score_rows(label: str, model: Model, scores: Sequence[Mapping[str, float]]) -> list[Row]:
-    """Perplexity and bits over the seeds, and the bits of each seed."""
-    where = {"model": label, "n": model.n} | ({} if model.k is None else {"k": model.k})
-    rows = [
-        Row(metric=metric, unit=metric, **repeated([score[metric] for score in scores]), **where)
-        for metric in ("perplexity", "bits")
-    ]
-    for seed, score in enumerate(scores, 1):
-        rows.append(Row(metric="bits", value=score["bits"], unit="bits", seed=seed, **where))
-    return rows
+    return Result(part, scale, rows, training_environment(trained, inputs), dict(configuration or {}))
 
 
 # Ratios
 
 
-def bits_by_seed(rows: Rows, model: str) -> dict[int, float]:
+def budgets_of(rows: Rows) -> list[int | None]:
+    """All budgets, ascending; only None if the rows have no budget."""
+    return sorted({row.budget for row in rows.select("bits")})
+
+
+def bits_by_seed(rows: Rows, compared: Compared, budget: int | None = None) -> dict[int, float]:
     """Bits per predicted token by seed."""
-    return {row.seed: row.value for row in rows.select("bits", model=model) if row.seed is not None}
+    found = rows.select("bits", **compared.fields, budget=budget)
+    return {row.seed: row.value for row in found if row.seed is not None}
 
 
-def perplexity_ratio(rows: Rows, a: str, b: str) -> Estimate | None:
-    """Perplexity of ``a`` over that of ``b``: geometric mean over seeds, with Student's interval; None if one is
-    missing."""
-    text = f"{a} / {b} perplexity"
-    x, y = bits_by_seed(rows, a), bits_by_seed(rows, b)
-    if x.keys() == y.keys() and len(x) >= 2:
-        mean, low, high = student_interval([x[seed] - y[seed] for seed in x])
-        return Estimate(2**mean, 2**low, 2**high, f"{text}, {len(x)} seeds")
-    ours, theirs = (rows.find("perplexity", model=model) for model in (a, b))
-    return ratio_of_extremes(ours, theirs, text) if ours and theirs else None
+def log_ratios(rows: Rows, a: Compared, b: Compared, budget: int | None = None) -> list[float]:
+    """log2 of the perplexity of ``a`` over that of ``b`` with each seed that both have."""
+    x, y = (bits_by_seed(rows, compared, budget) for compared in (a, b))
+    return [x[seed] - y[seed] for seed in sorted(x.keys() & y.keys())]
 
 
-def at_most(rows: Rows, a: str, b: str, factor: float = 1.0, least: float = -math.inf) -> Check:
+def perplexity_ratio(rows: Rows, a: Compared, b: Compared, budget: int | None = None) -> Estimate | None:
+    """Perplexity of ``a`` over that of ``b``: geometric mean over seeds, with Student's interval; None with fewer than
+    two seeds."""
+    found = log_ratios(rows, a, b, budget)
+    if len(found) < 2:
+        return None
+    mean, low, high = student_interval(found)
+    at = f", {budget:,} updates" if budget else ""
+    text = f"{label(a.fields)} / {label(b.fields)} perplexity{at}, {len(found)} seeds"
+    return Estimate(2**mean, 2**low, 2**high, text)
+
+
+def at_most(
+    rows: Rows, a: Compared, b: Compared, budget: int | None = None, factor: float = 1.0, least: float = -math.inf
+) -> Check:
     """The perplexity of ``a`` is at most ``factor`` and at least ``least`` times that of ``b``."""
-    ratio = perplexity_ratio(rows, a, b)
-    return ratio.within(least, factor) if ratio else Check(UNDECIDED, f"{a} or {b} is not measured")
+    ratio = perplexity_ratio(rows, a, b, budget)
+    if ratio is None:
+        return Check(UNDECIDED, f"{label(a.fields)} or {label(b.fields)} is not measured with two seeds")
+    return ratio.within(least, factor)
 
 
-def decreasing(rows: Rows, models: Sequence[str]) -> list[Check]:
+def decreasing(rows: Rows, models: Sequence[Compared]) -> list[Check]:
     """Each model has at most the perplexity of the one before it."""
     return [at_most(rows, after, before) for before, after in itertools.pairwise(models)]
 
 
+def trend(rows: Rows, a: Compared, b: Compared) -> str:
+    """How the ratio of perplexities changes between the last two budgets, by Student's interval of the paired
+    difference."""
+    pairs = [log_ratios(rows, a, b, budget) for budget in budgets_of(rows)[-2:]]
+    changes = [late - early for early, late in zip(*pairs)] if len(pairs) == 2 else []
+    if len(changes) < MIN_SEEDS:
+        return "-"
+    _, low, high = (2**value for value in student_interval(changes))
+    word = "stays" if low >= 1 / SAME and high <= SAME else "falls" if high < 1 else "grows" if low > 1 else "unclear"
+    return f"{word} [{low:.3f}, {high:.3f}]"
+
+
 # Preconditions
+
+
+def has_seeds(rows: Rows, compared: Compared, budget: int | None = None) -> Check:
+    """Enough seeds for a verdict."""
+    seeds = len(bits_by_seed(rows, compared, budget))
+    return decide(seeds >= MIN_SEEDS, f"{label(compared.fields)} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
+
+
+def has_learned(rows: Rows, compared: Compared, needed: float, budget: int | None = None) -> Check:
+    """The worst seed is this many bits below a model without context at its n."""
+    bits, level = bits_by_seed(rows, compared, budget), rows.find("context_free_bits", n=compared.fields["n"])
+    if not bits or level is None:
+        return Check(UNDECIDED, f"{label(compared.fields)} has no bits below a model without context")
+    learned, at = level.value - max(bits.values()), f" at {budget:,} updates" if budget else ""
+    text = f"{label(compared.fields)} is {learned:.2f} bits below a model without context{at}; needs {needed:g}"
+    return decide(learned >= needed, text, fails=False)
 
 
 def final_fall(points: Sequence[tuple[float, float]]) -> float | None:
@@ -133,87 +224,138 @@ def final_fall(points: Sequence[tuple[float, float]]) -> float | None:
     return round(float(np.interp(before, updates, bits)) - bits[-1], 4)  # points have four decimals
 
 
-def has_seeds(rows: Rows, model: str) -> Check:
-    row = rows.find("perplexity", model=model)
-    seeds = (row.repetitions or 1) if row else 0
-    return decide(seeds >= MIN_SEEDS, f"{model} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
-
-
-def has_learned(rows: Rows, model: str, needed: float) -> Check:
-    """The worst seed is this many bits below a model without context at its n."""
-    bits = rows.find("bits", model=model, seed=None)
-    level = bits and rows.find("context_free_bits", n=bits.n)
-    if bits is None or level is None:
-        return Check(UNDECIDED, f"{model} has no bits below a model without context")
-    learned = level.value - bits.high
-    text = f"{model} is {learned:.2f} bits below a model without context; needs {needed:g}"
-    return decide(learned >= needed, text, fails=False)
-
-
-def has_converged(rows: Rows, model: str) -> Check:
+def has_converged(rows: Rows, compared: Compared) -> Check:
     """The curve of every seed is flat."""
-    final = rows.find("perplexity", model=model)
-    known = [fall for row in rows.select("bits_curve", model=model) if (fall := final_fall(row.points)) is not None]
-    if final is None or len(known) < (final.repetitions or 1):
-        return Check(UNDECIDED, f"{model} has no curve over the last {LAST_SHARE * 100:g} % of updates with every seed")
-    text = f"{model} falls by {max(known):.3f} bits in the last {LAST_SHARE * 100:g} % of updates; needs < {MAX_FALL:g}"
+    curves = rows.select("bits_curve", **compared.fields)
+    known = [fall for row in curves if (fall := final_fall(row.points)) is not None]
+    name, last = label(compared.fields), f"the last {LAST_SHARE * 100:g} % of updates"
+    if not known or len(known) < len(bits_by_seed(rows, compared)):
+        return Check(UNDECIDED, f"{name} has no curve over {last} with every seed")
+    text = f"{name} falls by {max(known):.3f} bits in {last}; needs < {MAX_FALL:g}"
     return decide(max(known) < MAX_FALL, text, fails=False)
+
+
+Precondition = Callable[[Rows, Sequence[Compared], Sequence[Compared], int | None], list[Check]]
+"""Checks of the RoBERTas, which show what can be learned, and of the models, at a budget."""
+
+
+def check_all_learned(
+    rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared], budget: int | None
+) -> list[Check]:
+    """RoBERTa is 2 bits per predicted token below a model without context with every seed, every other model 1 bit."""
+    every = dict.fromkeys([*robertas, *models])
+    needed = {compared: ROBERTA_BITS if compared in robertas else MODEL_BITS for compared in every}
+    return [
+        check
+        for compared, bits in needed.items()
+        for check in (has_seeds(rows, compared, budget), has_learned(rows, compared, bits, budget))
+    ]
+
+
+def check_one_learned(
+    rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared], budget: int | None
+) -> list[Check]:
+    """The preconditions of a claim about equally many updates: as ``check_all_learned``, but only one of the models
+    need be 1 bit below."""
+    seeds = [has_seeds(rows, compared, budget) for compared in dict.fromkeys([*robertas, *models])]
+    learned = [has_learned(rows, roberta, ROBERTA_BITS, budget) for roberta in robertas]
+    others = [has_learned(rows, model, MODEL_BITS, budget) for model in models]
+    return [*seeds, *learned, *([] if any(check.holds for check in others) else others)]
+
+
+def check_all_converged(
+    rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared], budget: int | None
+) -> list[Check]:
+    """The preconditions of a claim about models after convergence: also, every curve is flat."""
+    every = dict.fromkeys([*robertas, *models])
+    return [*check_all_learned(rows, robertas, models, budget), *(has_converged(rows, compared) for compared in every)]
 
 
 def verdict(
     rows: Rows,
     name: str,
     claim: str,
-    models: Sequence[str],
-    checks: Sequence[Check],
-    controls: Sequence[str] = ("roberta",),
+    models: Sequence[Compared],
+    check: Callable[[int | None], Sequence[Check]],
+    robertas: Sequence[Compared] = (),
+    precondition: Precondition = check_all_learned,
     remarks: Sequence[str] = (),
-    at_equal_updates: bool = False,
 ) -> Verdict:
-    """The verdict on trained models.
+    """The verdict at the largest budget at which the preconditions hold; without one, those of the largest are missing.
 
     Args:
         models: the compared ones.
-        controls: the RoBERTas, one or one per n, which show what can be learned.
-        at_equal_updates: the claim is about equally many updates, not about models that have converged.
+        check: the rule at a budget; at None if rows have no budget.
+        robertas: by default the one of each n.
     """
-    if not rows:
+    budgets = budgets_of(rows)
+    if not any(bits_by_seed(rows, model, budgets[-1]) for model in models if budgets):
         return Verdict(name, claim, [])
-    every = list(dict.fromkeys([*controls, *models]))
-    needed = [has_seeds(rows, model) for model in every]
-    needed += [has_learned(rows, model, ROBERTA_BITS) for model in controls]
-    if at_equal_updates:
-        learned = [has_learned(rows, model, MODEL_BITS) for model in models]
-        needed += [] if any(check.holds for check in learned) else learned
-    else:
-        needed += [has_learned(rows, model, MODEL_BITS) for model in every if model not in controls]
-        needed += [has_converged(rows, model) for model in every]
-    return Verdict(name, claim, checks, needed, remarks)
+    robertas = robertas or [Model(n) for n in dict.fromkeys(model.fields["n"] for model in models)]
+    needed = {budget: precondition(rows, robertas, models, budget) for budget in budgets}
+    budget = next((b for b in reversed(budgets) if all(each.holds for each in needed[b])), budgets[-1])
+    return Verdict(name, claim, check(budget), needed[budget], remarks)
 
 
-# Table and chart
+# Tables and charts
 
 
-def perplexity_table(rows: Rows, title: str) -> Table:
-    """Models with their final perplexity, its extremes over seeds, and the ratio to RoBERTa's."""
-    final = rows.select("perplexity")
-    robertas = {row.n: row for row in final if row.model.startswith("roberta")}
-    levels = {row.n: 2**row.value for row in rows.select("context_free_bits")}
+def ratio_table(rows: Rows, models: Sequence[Model]) -> Table:
+    """Each Linformer's perplexity over that of the RoBERTa of its n at each budget, and the trend of the ratio."""
     cells = []
-    for row in final:
-        base = robertas.get(row.n) or rows.find("perplexity", model="roberta")
-        over = f"{row.value / base.value:.3f}" if base else "-"
-        cells.append([row.model, f"{row.n:,}", in_words(row, 4), str(row.repetitions or 1), over])
-    cells += [["without context", f"{n:,}", f"{level:.4g}", "", ""] for n, level in levels.items()]
-    heads = ["model", "n", "perplexity, median [extremes]", "seeds", "over RoBERTa's"]
-    return Table(f"{title}: final validation perplexity", heads, cells)
+    for model in models:
+        if model.k is not None and rows.find("bits", **model.fields):
+            ratios = [ratio_in_words(rows, model, Model(model.n), budget) for budget in budgets_of(rows)]
+            cells.append([label(model.fields), *ratios, trend(rows, model, Model(model.n))])
+    heads = ["model", *map(_head, budgets_of(rows)), "trend, ratio of the last two"]
+    return Table("Perplexity over RoBERTa's, by budget", heads, cells)
 
 
-def curves(rows: Rows, title: str, models: Callable[[str], bool]) -> Panel | None:
+def ratio_in_words(rows: Rows, a: Compared, b: Compared, budget: int | None = None) -> str:
+    """A ratio of perplexities and its interval, for a cell of a table."""
+    ratio = perplexity_ratio(rows, a, b, budget)
+    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "-"
+
+
+def perplexity_table(rows: Rows, title: str, models: Sequence[Compared], roberta: Compared | None = None) -> Table:
+    """The median perplexity of each model at each budget, and its extremes over seeds.
+
+    Args:
+        roberta: the model whose perplexity others are divided by, in a last column.
+    """
+    cells, budgets = [], budgets_of(rows)
+    for model in models:
+        found = [[2**bits for bits in bits_by_seed(rows, model, budget).values()] for budget in budgets]
+        if any(found):
+            words = [f"{median(each):.4g} [{min(each):.4g}, {max(each):.4g}]" if each else "-" for each in found]
+            over = [ratio_in_words(rows, model, roberta) if model != roberta else "1"] if roberta else []
+            cells.append([label(model.fields), *words, str(max(map(len, found))), *over])
+    over_heads = ["over RoBERTa's"] if roberta else []
+    for n, level in {row.n: row.value for row in rows.select("context_free_bits")}.items():
+        cells.append([f"n={n}, without context", *[f"{2**level:.4g}"] * len(budgets), "", *[""] * len(over_heads)])
+    return Table(title, ["model", *map(_head, budgets), "seeds", *over_heads], cells)
+
+
+def _head(budget: int | None) -> str:
+    return f"{budget:,} updates" if budget else "perplexity"
+
+
+def curves(rows: Rows, title: str, models: Sequence[Compared]) -> Panel:
     """Validation perplexity over updates, a line per model and seed."""
-    lines: dict[str, list] = {}
-    for row in rows.select("bits_curve"):
-        if models(row.model):
-            lines.setdefault(row.model, []).append([(x, 2**bits) for x, bits in row.points])
-    chosen = dict(list(lines.items())[:MAX_LINES])
-    return Panel(title, "updates of the last stage", "validation perplexity", chosen, log_y=True) if chosen else None
+    lines: dict[str, list[list[tuple[float, float]]]] = {}
+    for model in models:
+        found = [row.points for row in rows.select("bits_curve", **model.fields)]
+        lines |= {label(model.fields): [[(x, 2**bits) for x, bits in points] for points in found]} if found else {}
+    return Panel(title, "updates", "validation perplexity", lines, log_y=True)
+
+
+def ratios_over_budgets(rows: Rows, title: str, models: Sequence[Model]) -> Panel:
+    """Perplexity over that of the RoBERTa of the same n over the budget, a line per Linformer and seed."""
+    lines: dict[str, list[list[tuple[float, float]]]] = {}
+    budgets = [budget for budget in budgets_of(rows) if budget]
+    for model in models:
+        found = [log_ratios(rows, model, Model(model.n), budget) for budget in budgets]
+        if model.k is not None and all(found):
+            lines[label(model.fields)] = [[(x, 2**y) for x, y in zip(budgets, seed)] for seed in zip(*found)]
+    heads = "budget in updates", "perplexity over RoBERTa's"
+    return Panel(title, *heads, lines, {"RoBERTa": 1.0}, log_x=True, log_y=True)

@@ -19,8 +19,7 @@ from ..checkpoints.to_linformer import resize
 from ..config import LinformerConfig
 from ..data.truncation import TRUNCATIONS, truncate
 from ..models.shapes import max_positions, upgrade_names
-from .encoder import EncoderModel
-from .run import Model, convert
+from .run import Model, convert_roberta
 
 HEAD, ENDS = TRUNCATIONS
 """Ways to truncate a document."""
@@ -65,16 +64,16 @@ class Reader:
 def readers(n: int, piece: int, k: int, window: int, layers: int) -> dict[str, Reader]:
     """The compared readers by name."""
     return {
-        "first piece": Reader(EncoderModel(piece)),
-        "both ends": Reader(EncoderModel(piece), ENDS),
-        "pieces": Reader(EncoderModel(piece), PIECES),
-        "nearest piece": Reader(EncoderModel(piece), NEAREST),
-        "half pieces": Reader(EncoderModel(piece // 2), HALVES),
-        "half the layers": Reader(EncoderModel(piece), layers=layers),
-        "Transformer": Reader(EncoderModel(n)),
-        "Linformer": Reader(EncoderModel(n, k)),
-        "Linformer, W": Reader(EncoderModel(n, k, local_window=window)),
-        "k = 1, W": Reader(EncoderModel(n, 1, local_window=window)),
+        "first piece": Reader(Model(piece)),
+        "both ends": Reader(Model(piece), ENDS),
+        "pieces": Reader(Model(piece), PIECES),
+        "nearest piece": Reader(Model(piece), NEAREST),
+        "half pieces": Reader(Model(piece // 2), HALVES),
+        "half the layers": Reader(Model(piece), layers=layers),
+        "Transformer": Reader(Model(n)),
+        "Linformer": Reader(Model.graded(n, k)),
+        "Linformer, W": Reader(Model.graded(n, k, local_window=window)),
+        "k = 1, W": Reader(Model.graded(n, 1, local_window=window)),
     }
 
 
@@ -86,7 +85,7 @@ def write_reader(reader: Reader, encoder: Path, folder: Path) -> Path:
         if reader.layers:
             checkpoint = keep_layers(checkpoint, reader.layers)
         if reader.model.k is not None:
-            checkpoint = convert(checkpoint, reader.model)
+            checkpoint = convert_roberta(checkpoint, reader.model)
         elif reader.model.n > max_positions(upgrade_names(checkpoint["model"])):
             checkpoint = resize(checkpoint, reader.model.n)
         folder.mkdir(parents=True, exist_ok=True)

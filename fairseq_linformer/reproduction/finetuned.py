@@ -12,9 +12,8 @@ from ..machine import merge_provenance
 from ..models.dictionaries import describe_difference, read_dictionary
 from ..training.data import check_folder
 from ..training.ranking import rank_settings
-from .result import Inputs, Result, Row, Rows, environment, repeated
-from .statistics import MIN_SEEDS, Estimate, wilson
-from .text import describe_text, find_shards
+from .result import Inputs, Result, Row, Rows, describe_text, environment, find_shards, repeated
+from .verdict import MIN_SEEDS, Estimate, wilson
 
 ABOVE_CHANCE = 5.0
 """Points of accuracy above the most frequent class that at least one model must have on a task."""

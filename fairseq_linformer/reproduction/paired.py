@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .result import Row, Rows
-from .statistics import CONFIDENCE, Estimate
+from .verdict import CONFIDENCE, Estimate
 
 RESAMPLES = 10_000
 

@@ -19,13 +19,17 @@ from typing import Any
 from ..benchmark.rows import Row
 from ..benchmark.rows import repeated as repeated
 from ..benchmark.rows import significant as significant
-from ..files import open_atomic, read_json
+from ..data.tokenizer_files import DICTIONARY
+from ..files import check_data_path, open_atomic, read_json, sha256, write_json
 from ..machine import provenance
 
 Parts = dict[str, dict[str, tuple[str, ...]]]
-"""By scale, the parts of an experiment, and the options of ``reproduce`` that each reads."""
+"""The parts of an experiment by scale, and the options of ``reproduce`` that each reads."""
 INPUTS = {"data": "FOLDER", "tasks": "FOLDER", "encoder": "NAME", "source": "FILE"}
 """The options of ``reproduce`` that parts read, and what each takes."""
+SCALE_NAMES = ("smoke", "cpu", "encoder", "gpu", "paper")
+"""All scales. ``encoder`` is that of experiments on a pretrained encoder, which have sizes of their own."""
+TEXT_FILES = (DICTIONARY, "train.bin", "valid.bin")
 ENVIRONMENT = ("command", "commit", "hardware", "versions", "data", "date", "seconds")
 
 
@@ -52,10 +56,11 @@ class Rows(list[Row]):
 
 @dataclass
 class Result:
-    """
+    """What was measured of a part of an experiment, and its circumstances.
+
     Attributes:
         part: of the experiment; unique in its file.
-        scale: one of ``scales.NAMES``.
+        scale: one of ``SCALE_NAMES``.
         rows: what was measured.
         environment: ``ENVIRONMENT``.
         configuration: sizes and other facts that rules and tables read.
@@ -182,3 +187,45 @@ def in_words(row: Row | None, digits: int = 3) -> str:
         for each in (row.value, row.low, row.high)
     )
     return value + f" [{low}, {high}]" * ("low" in row)
+
+
+# Texts: the data folders that fairseq reads
+
+
+def find_shards(text: Path | None, single: bool = False) -> list[Path]:
+    """The data folders of a text written by ``prepare pretraining`` or ``fairseq-preprocess``; ValueError if there is
+    none, or several although ``single``."""
+    folder = Path(text or "")
+    check_data_path(folder, "--data")
+    numbered = {int(path.name[5:]): path for path in folder.glob("shard*") if path.name[5:].isdecimal()}
+    shards = [folder] if (folder / DICTIONARY).is_file() else [numbered[i] for i in sorted(numbered)]
+    for name in TEXT_FILES:
+        if not shards or not (shards[0] / name).is_file():
+            raise ValueError(f"--data {text} has no {name}; `fairseq-linformer prepare pretraining` writes it")
+    if single and len(shards) > 1:
+        raise ValueError(f"--data {text} must have one shard, got {len(shards)}; prepare it with --shards 1")
+    return shards
+
+
+def claim_runs(folder: Path, text: Path) -> None:
+    """Make a folder the one of the runs on a text, because finished runs are used again; ValueError if its runs are on
+    another text."""
+    path, found = folder / "text.json", describe_text(text)
+    if path.exists() and read_json(path) != found:
+        raise ValueError(f"{folder} has runs on another text than --data {text}; use another --runs")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, found)
+
+
+def describe_text(text: Path | None) -> str:
+    """The sources of a text if it has a manifest, and the checksums of its files."""
+    first, *others = find_shards(text)
+    manifest = first.resolve().parent / "manifest.json"
+    sources = ""
+    if manifest.is_file():
+        files = [file for source in read_json(manifest)["sources"] for file in source["files"]]
+        names = (f"{Path(each['path']).name} {each['sha256'][:12]}" for each in files)
+        sources = f"made of {', '.join(names)}; "
+    parts = [first / name for name in TEXT_FILES] + [each / "train.bin" for each in others]
+    sums = (f"{path.parent.name}/{path.name} {sha256(path)[:12]}" for path in parts)
+    return f"{sources}sha256: {', '.join(sums)}"

@@ -26,16 +26,116 @@ from ..files import read_json, write_json
 from ..resources import CONFIGS
 from ..training import local, run_folder
 from ..training.job import PATH_OPTIONS, TrainingJob, quote
-from .result import Inputs, environment
-from .scales import VALID_BATCHES, Scale, Sizes
-from .text import claim_runs, describe_text, find_shards
+from .result import Inputs, claim_runs, describe_text, environment, find_shards
 
-CONFIG = CONFIGS / "pretrain" / "base.yaml"
-START, PERPLEXITY = "-start.pt", "perplexity.json"
+PRETRAINING = CONFIGS / "pretrain" / "base.yaml"
+INITIAL, PERPLEXITY = "-start.pt", "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
 tokens per second."""
 STAGGERED, GRADED = "staggered", "graded"
+LEFT_OUT = (None, "headwise", STAGGERED, "linear")
+"""Fields that a label does not name."""
+
+
+# Sizes
+
+
+VALID_BATCHES = 25
+"""Batches of the validation split behind one point of a curve, each of twice the tokens of an update. The final
+perplexity is that of the whole split."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How models are pretrained at a scale. The same code runs at every scale; only these sizes differ.
+
+    Equal at all of them: pre-norm, no dropout, RoBERTa's masking, Adam (0.9, 0.98) with weight decay 0.01, gradients
+    clipped to norm 1. The learning rate is constant while a model trains from scratch or grows, because a model whose
+    learning rate decays over a short schedule never leaves the plateau of a model without context. It decays to zero
+    before models are compared.
+
+    Attributes:
+        device: ``cpu`` or ``cuda``.
+        layers, width, heads: of the encoder; its feed-forward layers are four times as wide.
+        tokens: per update.
+        lr, warmup: learning rate, and the updates in which it rises.
+        validate: updates between two points of a curve, and between two checkpoints.
+        seeds: of each model.
+        bf16: whether to train in bf16 instead of fp32.
+    """
+
+    device: str
+    layers: int
+    width: int
+    heads: int
+    tokens: int
+    lr: float
+    warmup: int
+    validate: int
+    seeds: tuple[int, ...]
+    bf16: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale(Sizes):
+    """How models are pretrained that start from a RoBERTa, which first trains at a short n, where it leaves the plateau
+    early, and grows by doubling n.
+
+    Attributes:
+        n: the first n of this RoBERTa.
+        base, grown, compared: updates from scratch, after each doubling of n, and in the comparison.
+        compared_n: the n of most comparisons.
+    """
+
+    n: int
+    base: int
+    grown: int
+    compared: int
+    compared_n: int
+
+
+SCALES: dict[str, Scale] = {
+    # Shows that the code runs, in minutes, most of them Python's start: nothing is learned and no verdict follows.
+    "smoke": Scale(
+        device="cpu",
+        layers=1,
+        width=16,
+        heads=2,
+        n=16,
+        compared_n=16,
+        seeds=(1,),
+        tokens=128,
+        lr=1e-3,
+        warmup=2,
+        base=4,
+        grown=2,
+        compared=2,
+        validate=1,
+    ),
+    # 2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from
+    # scratch, after 3,000 to 5,000. After n is doubled, the loss recovers within 400 updates; after n is quadrupled,
+    # within 1,600.
+    "cpu": Scale(
+        device="cpu",
+        layers=2,
+        width=128,
+        heads=4,
+        n=16,
+        compared_n=64,
+        seeds=(1, 2, 3),
+        tokens=2048,
+        lr=2e-3,
+        warmup=250,
+        base=2000,
+        grown=400,
+        compared=500,
+        validate=100,
+    ),
+}
+
+
+# Models and runs
 
 
 @dataclass(frozen=True)
@@ -43,6 +143,7 @@ class Model:
     """A Transformer if k is None, else a Linformer.
 
     Attributes:
+        projection, sharing: as the options of these names.
         start: ``--projection-init`` of E and F; None for ``default_start``.
         rate: learning rate of E and F relative to the other parameters'; None for the model's default.
         local_window: positions on each side that are attended to exactly.
@@ -56,26 +157,20 @@ class Model:
     rate: float | None = None
     local_window: int = 0
 
+    @classmethod
+    def graded(cls, n: int, k: int, sharing: str = "headwise", local_window: int = 0) -> "Model":
+        """A Linformer made from an encoder: graded windows are the default of conversions."""
+        return cls(n, k, sharing, start=GRADED, local_window=local_window)
+
     @property
     def name(self) -> str:
-        """Of its folders."""
+        """The name of its folders."""
         if self.k is None:
             return f"roberta-n{self.n}"
         kind = self.projection if self.projection != "linear" else self.start or "default"
         rate = f"-rate{self.rate:g}" if self.rate else ""
         local = f"-local{self.local_window}" if self.local_window else ""
         return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{kind}{rate}{local}"
-
-    @property
-    def label(self) -> str:
-        """As in rows and tables of models made from an encoder, where graded windows are the default.
-
-        >>> Model(512, start=GRADED).label, Model(512, 128, start=STAGGERED, local_window=16).label
-        ('Transformer', 'k = 128, W = 16, headwise, staggered')
-        """
-        window = f", W = {self.local_window}" if self.local_window else ""
-        start = f", {self.start}" if self.start != GRADED else ""
-        return "Transformer" if self.k is None else f"k = {self.k}{window}, {self.sharing}{start}"
 
     @property
     def default_start(self) -> str | None:
@@ -87,14 +182,14 @@ class Model:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What rows select it by; all None but n for a Transformer."""
+        """What rows have, and are selected by; all None but n for a Transformer."""
         names = ("k", "sharing", "W", "start")
         values = (self.k, self.sharing, self.local_window, self.start or self.default_start)
         return {"n": self.n, **dict(zip(names, values if self.k is not None else [None] * len(names)))}
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of a Linformer, as for ``to_linformer``."""
+        """The options of a Linformer, as for ``to_linformer``."""
         values = {
             "max_positions": self.n,
             "projected_dim": self.k,
@@ -108,10 +203,29 @@ class Model:
 
     @property
     def overrides(self) -> list[str]:
-        """Of the architecture."""
+        """Overrides of the architecture."""
         if self.k is None:
             return ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
         return ["++model._name=linformer_roberta", *(f"++model.{name}={value}" for name, value in self.options.items())]
+
+
+def label(fields: Mapping[str, Any]) -> str:
+    """A model in words, for display, by the fields of a row, a model or a run, without defaults of
+    ``linformer_roberta``.
+
+    >>> label(Model(64).fields), label(Model(64, 16).fields)
+    ('n=64, RoBERTa', 'n=64, k=16')
+    >>> label(Model(64, 16, "layerwise", start="average", local_window=4).fields)
+    'n=64, k=16, layerwise, average, W=4'
+    >>> label(Run(as_authors(Model(64, 16)), 1, "converted", 500).fields)
+    'n=64, k=16, normal, rate=1, converted'
+    """
+    k, window, rate, origin = (fields.get(name) for name in ("k", "W", "rate", "origin"))
+    words = [f"n={fields['n']}", f"k={k}" if k else "RoBERTa"]
+    words += [fields[name] for name in ("sharing", "start", "projection") if fields.get(name) not in LEFT_OUT]
+    words += [f"W={window}"] if window else []
+    words += [f"rate={rate:g}"] if rate else []
+    return ", ".join([*words, origin] if origin else words)
 
 
 def as_authors(model: Model) -> Model:
@@ -119,7 +233,7 @@ def as_authors(model: Model) -> Model:
     return replace(model, start="normal", rate=1.0)
 
 
-def convert(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str, Any]:
+def convert_roberta(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str, Any]:
     """A RoBERTa converted to a Linformer; the seed is of random initializations."""
     torch.manual_seed(seed)
     return to_linformer(checkpoint, **model.options)
@@ -127,7 +241,8 @@ def convert(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str
 
 @dataclass(frozen=True)
 class Run:
-    """
+    """The training of a model, once, with a seed.
+
     Attributes:
         origin: how its initial model is made, in a word such as "grown"; part of its name.
         updates: in all; those of a branch include the ``branches_at`` of its parent.
@@ -148,8 +263,14 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """The name of its folder."""
         return f"{self.model.name}-{self.origin}/seed{self.seed}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Those of its model, and what else distinguishes compared runs."""
+        projection = None if self.model.k is None else self.model.projection
+        return {**self.model.fields, "projection": projection, "rate": self.model.rate, "origin": self.origin}
 
     @property
     def history(self) -> list["Run"]:
@@ -169,11 +290,6 @@ def compared_run(model: Model, scale: Scale, seed: int) -> Run:
     """A model trained from the trunk at its n, with the learning rate decaying to zero."""
     origin = "continued" if model.k is None else "converted"
     return Run(model, seed, origin, scale.compared, trunk(scale, model.n, seed), decays=True)
-
-
-def compared_runs(models: Mapping[str, Model], scale: Scale, seed: int) -> dict[str, Run]:
-    """``compared_run`` of models by label."""
-    return {label: compared_run(model, scale, seed) for label, model in models.items()}
 
 
 @dataclass(frozen=True)
@@ -197,16 +313,15 @@ class Trained:
     def seconds(self) -> float:
         return training_seconds(self.checkpoint, self.initial_checkpoint)
 
-    def perplexity(self, text: Path) -> dict[str, float]:
-        """``perplexity`` and ``bits`` of the last checkpoint on the validation split, with the masks of one seed;
-        measured once."""
+    def bits(self, text: Path) -> float:
+        """Bits per predicted token of the last checkpoint on the validation split, with the masks of one seed; measured
+        once."""
         path = self.folder / PERPLEXITY
         if not path.exists():
             device = "cuda" if torch.cuda.is_available() else "cpu"
             found = compute_perplexity(self.checkpoint, find_shards(text)[0], device=device)
             write_json(path, found)
-        scores: dict[str, float] = read_json(path)
-        return scores
+        return float(read_json(path)["bits"])
 
     def curve(self) -> list[tuple[int, float]]:
         """(update, bits per predicted token) on a part of the validation split, from fairseq's log of each attempt."""
@@ -239,35 +354,39 @@ def train_runs(runs: Sequence[Run], scale: Sizes, folder: Path, text: Path) -> d
     claim_runs(folder, text)
     trained: dict[Run, Trained] = {}
     for run in dict.fromkeys(each for last in runs for each in last.history):
-        start = write_start(run, trained[run.parent], folder) if run.parent else None
-        job = build_job(run, start, scale, folder, text)
+        initial = write_initial(run, trained[run.parent], folder) if run.parent else None
+        job = build_job(run, initial, scale, folder, text)
         # A complete run may have been moved together with what it was trained from.
         ignore = PATH_OPTIONS if (job.folder / run_folder.DONE).exists() else ()
         local.train(job, ignore)
-        trained[run] = Trained(job.folder, run.model, start)
+        trained[run] = Trained(job.folder, run.model, initial)
     return trained
 
 
-def write_start(run: Run, parent: Trained, folder: Path) -> Path:
+def write_initial(run: Run, parent: Trained, folder: Path) -> Path:
     """The initial checkpoint of a run, which is written unless it exists or is the parent's."""
     if run.branches_at:
         (path,) = parent.checkpoint.parent.glob(f"checkpoint_*_{run.branches_at}.pt")
         return path
     if parent.model == run.model:
         return parent.checkpoint
-    path = folder / f"{run.name}{START}"
+    path = folder / f"{run.name}{INITIAL}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         last = read_checkpoint(parent.checkpoint)
-        made = resize(last, run.model.n) if run.model.k is None else convert(last, run.model, run.seed)
+        made = resize(last, run.model.n) if run.model.k is None else convert_roberta(last, run.model, run.seed)
         write_checkpoint(made, path)
     return path
 
 
-def build_job(run: Run, start: Path | None, scale: Sizes, folder: Path, text: Path) -> TrainingJob:
-    """The configuration of a run."""
+def build_job(run: Run, initial: Path | None, scale: Sizes, folder: Path, text: Path) -> TrainingJob:
+    """The configuration of a run.
+
+    Args:
+        initial: its initial checkpoint; None of a run from scratch.
+    """
     # fairseq's polynomial decay begins at the end of the warmup, which a branch has behind it.
-    warmup = run.branches_at or (min(scale.warmup, run.updates // 10) if start else scale.warmup)
+    warmup = run.branches_at or (min(scale.warmup, run.updates // 10) if initial else scale.warmup)
     option = "continue_once" if run.branches_at else "finetune_from_model"
     overrides = (
         *training_overrides(
@@ -281,7 +400,7 @@ def build_job(run: Run, start: Path | None, scale: Sizes, folder: Path, text: Pa
             validate=scale.validate,
         ),
         f"common.bf16={str(scale.bf16).lower()}",
-        f"checkpoint.{option}={quote(str(start)) if start else 'null'}",
+        f"checkpoint.{option}={quote(str(initial)) if initial else 'null'}",
         f"checkpoint.reset_lr_scheduler={str(bool(run.branches_at)).lower()}",
         f"checkpoint.keep_interval_updates_pattern={run.keep_every or -1}",
         f"dataset.max_valid_steps={VALID_BATCHES}",
@@ -295,13 +414,13 @@ def build_job(run: Run, start: Path | None, scale: Sizes, folder: Path, text: Pa
         f"++model.encoder_attention_heads={scale.heads}",
         "++model.encoder_normalize_before=true",
     )
-    return TrainingJob(str(CONFIG), overrides, 1, scale.device, str(folder), run.name)
+    return TrainingJob(str(PRETRAINING), overrides, 1, scale.device, str(folder), run.name)
 
 
 def training_overrides(
     shards: Sequence[Path], n: int, seed: int, batch_size: int, lr: float, updates: int, warmup: int, validate: int
 ) -> list[str]:
-    """Overrides of ``CONFIG`` for a run on one device, without dropout.
+    """Overrides of ``PRETRAINING`` for a run on one device, without dropout.
 
     Args:
         batch_size: blocks of n tokens per update.

@@ -1,134 +1,232 @@
-"""Comparisons of pretrained models: preconditions from both sides, and ratios by hand."""
+"""Comparisons of pretrained models: preconditions from both sides, the deciding budget, ratios and trends by hand."""
 
 import math
+from functools import partial
 
 import pytest
 
+from fairseq_linformer.fairseq_log import read_split
 from fairseq_linformer.reproduction.comparison import (
+    Compared,
+    Scratch,
     at_most,
+    bits_by_seed,
+    branches,
+    check_all_converged,
+    check_all_learned,
+    check_one_learned,
     curves,
     decreasing,
     final_fall,
     perplexity_ratio,
     perplexity_table,
+    ratio_table,
+    trend,
     verdict,
+    written_fields,
 )
-from fairseq_linformer.reproduction.result import Row, Rows, repeated
-from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
+from fairseq_linformer.reproduction.paper.figure_3 import SIZES
+from fairseq_linformer.reproduction.result import Row, Rows
+from fairseq_linformer.reproduction.run import Model, Run, as_authors, build_job, label, train_runs
+from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
+
+from ..forked_worker import quick_workers  # noqa: F401
 
 LEVEL = 8.0
 """Bits of a model without context."""
+ROBERTA, QUARTER, SMALL = Model(64), Model(64, 16), Model(64, 4)
+GOOD, WORSE = [5.0, 5.1, 5.2], [5.5, 5.6, 5.7]
+TINY = Scratch(
+    device="cpu", layers=1, width=16, heads=2, tokens=64, lr=0.1, warmup=1, validate=4, seeds=(1,), budgets=(5, 10)
+)
 
 
-def model(name: str, bits, fall: float = 0.0, n: int = 64, k: int | None = None) -> list[Row]:
-    """A model with these bits by seed, whose curves fall by ``fall`` over the last fifth of their updates."""
-    where = {"model": name, "n": n, "k": k}
-    rows = [Row(metric="perplexity", unit="perplexity", **repeated([2**b for b in bits]), **where)]
-    rows.append(Row(metric="bits", unit="bits", **repeated(bits), **where))
-    for seed, value in enumerate(bits, 1):
-        rows.append(Row(metric="bits", value=value, unit="bits", seed=seed, **where))
+def bits(compared: Compared, values, budget: int | None = None, fall: float = 0.0) -> list[Row]:
+    """The bits of a model with seeds 1, 2, ..., and curves that fall by ``fall`` over the last fifth of the updates."""
+    at = {} if budget is None else {"budget": budget}
+    rows = []
+    for seed, value in enumerate(values, 1):
+        rows.append(Row(metric="bits", value=value, seed=seed, **written_fields(compared), **at))
         points = [[40, value + 1], [80, value + fall], [100, value]]
-        rows.append(Row(metric="bits_curve", model=name, seed=seed, points=points))
+        rows.append(Row(metric="bits_curve", seed=seed, points=points, **written_fields(compared)))
     return rows
 
 
-def rows_of(**models) -> Rows:
-    """The keyword is the model's name."""
-    found = Rows(row for name, rows in models.items() for row in model(name.replace("_", "="), **rows))
-    found.append(Row(metric="context_free_bits", value=LEVEL, unit="bits", n=64))
-    return found
+def rows_of(models, fall: float = 0.0) -> Rows:
+    """The bits of models, and the level of a model without context."""
+    level = Row(metric="context_free_bits", value=LEVEL, n=64)
+    return Rows([level, *(row for model, values in models.items() for row in bits(model, values, fall=fall))])
 
 
-ROBERTA, LINFORMER = {"bits": [5.0, 5.1, 5.2]}, {"bits": [5.5, 5.6, 5.7], "k": 16}
+def at_budgets(roberta, quarter) -> Rows:
+    """Bits of both at each budget."""
+    models = ((ROBERTA, roberta), (QUARTER, quarter))
+    budgets = [(model, *each) for model, values in models for each in values.items()]
+    return Rows([*rows_of({}), *(row for model, budget, values in budgets for row in bits(model, values, budget))])
 
 
-def outcome_of(rows: Rows, **options) -> str:
-    return verdict(rows, "x", "x", ["k=16"], [at_most(rows, "k=16", "roberta", 2.0)], **options).outcome
+def outcome_of(rows: Rows, factor: float = 2.0, models=(QUARTER,), precondition=check_all_learned) -> str:
+    def check(budget):
+        return [at_most(rows, models[0], ROBERTA, budget, factor)]
+
+    return verdict(rows, "x", "x", models, check, precondition=precondition).outcome
 
 
 def test_evaluated_if_all_preconditions_hold():
-    assert outcome_of(rows_of(roberta=ROBERTA, k_16=LINFORMER)) == HOLDS
-    rows = rows_of(roberta=ROBERTA, k_16=LINFORMER)
-    assert verdict(rows, "x", "x", ["k=16"], [at_most(rows, "k=16", "roberta")]).outcome == FAILS
-    assert verdict(Rows(), "x", "x", ["k=16"], []).outcome == UNMEASURED
+    rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE})
+    assert (outcome_of(rows), outcome_of(rows, 1.0), outcome_of(Rows())) == (HOLDS, FAILS, UNMEASURED)
 
 
 def test_three_seeds_of_every_model():
-    assert outcome_of(rows_of(roberta=ROBERTA, k_16={**LINFORMER, "bits": LINFORMER["bits"][:2]})) == UNDECIDED
+    for roberta, quarter in ((GOOD[:2], WORSE), (GOOD, WORSE[:2])):
+        assert outcome_of(rows_of({ROBERTA: roberta, QUARTER: quarter})) == UNDECIDED
 
 
+@pytest.mark.parametrize("precondition", [check_all_learned, check_one_learned])
 @pytest.mark.parametrize("highest, outcome", [(6.0, HOLDS), (6.01, UNDECIDED)])
-def test_roberta_is_two_bits_below_a_model_without_context(highest, outcome):
+def test_roberta_is_two_bits_below_a_model_without_context(highest, outcome, precondition):
     """With its worst seed."""
-    rows = rows_of(roberta={"bits": [highest - 0.2, highest - 0.1, highest]}, k_16={"bits": [6.1, 6.2, 6.3], "k": 16})
-    assert outcome_of(rows) == outcome
+    rows = rows_of({ROBERTA: [highest - 0.2, highest - 0.1, highest], QUARTER: [6.1, 6.2, 6.3]})
+    assert outcome_of(rows, precondition=precondition) == outcome
 
 
-@pytest.mark.parametrize("at_equal_updates", [False, True])
+@pytest.mark.parametrize("precondition", [check_all_learned, check_one_learned])
 @pytest.mark.parametrize("highest, outcome", [(7.0, HOLDS), (7.01, UNDECIDED)])
-def test_a_model_is_one_bit_below(highest, outcome, at_equal_updates):
-    rows = rows_of(roberta={"bits": [6.0] * 3}, k_16={"bits": [6.8, 6.9, highest], "k": 16})
-    checks = [at_most(rows, "k=16", "roberta", 4.0)]
-    assert verdict(rows, "x", "x", ["k=16"], checks, at_equal_updates=at_equal_updates).outcome == outcome
+def test_a_model_is_one_bit_below(highest, outcome, precondition):
+    rows = rows_of({ROBERTA: [6.0] * 3, QUARTER: [6.8, 6.9, highest]})
+    assert outcome_of(rows, 4.0, precondition=precondition) == outcome
 
 
-def test_at_equal_updates_one_learned_model_is_enough():
-    rows = rows_of(roberta=ROBERTA, k_16=LINFORMER, k_4={"bits": [7.5] * 3, "k": 4})
-    for models, at_equal_updates, outcome in (
-        (["k=16", "k=4"], True, FAILS),
-        (["k=4"], True, UNDECIDED),
-        (["k=16", "k=4"], False, UNDECIDED),
-    ):
-        checks = [at_most(rows, "k=4", "k=16")]
-        assert verdict(rows, "x", "x", models, checks, at_equal_updates=at_equal_updates).outcome == outcome
+@pytest.mark.parametrize(
+    "models, precondition, outcome",
+    [
+        ((SMALL, QUARTER), check_one_learned, FAILS),
+        ((SMALL,), check_one_learned, UNDECIDED),
+        ((SMALL, QUARTER), check_all_learned, UNDECIDED),
+    ],
+)
+def test_at_equal_updates_one_learned_model_is_enough(models, precondition, outcome):
+    rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE, SMALL: [7.5] * 3})
+    assert outcome_of(rows, models=models, precondition=precondition) == outcome
 
 
 @pytest.mark.parametrize("fall, outcome", [(0.0099, HOLDS), (0.01, UNDECIDED), (-1.0, HOLDS)])
 def test_every_model_has_converged(fall, outcome):
-    for roberta, linformer in (({**ROBERTA, "fall": fall}, LINFORMER), (ROBERTA, {**LINFORMER, "fall": fall})):
-        rows = rows_of(roberta=roberta, k_16=linformer)
-        assert outcome_of(rows) == outcome and outcome_of(rows, at_equal_updates=True) == HOLDS
+    rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE}, fall)
+    assert outcome_of(rows, precondition=check_all_converged) == outcome
+    assert outcome_of(rows) == outcome_of(rows, precondition=check_one_learned) == HOLDS
 
 
 def test_the_fall_is_interpolated():
     assert final_fall([(0, 8.0), (100, 6.0)]) == pytest.approx(0.4)
     assert final_fall([(60, 8.0), (80, 6.5), (100, 6.0)]) == pytest.approx(0.5)
     assert final_fall([(81, 8.0), (100, 6.0)]) is None
-    rows = rows_of(roberta=ROBERTA, k_16=LINFORMER)
-    curve = rows.find("bits_curve", model="k=16", seed=2)
+    rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE})
+    curve = rows.find("bits_curve", k=16, seed=2)
     curve["points"] = curve["points"][-1:]
-    assert outcome_of(rows) == UNDECIDED
+    assert outcome_of(rows, precondition=check_all_converged) == UNDECIDED
 
 
 def test_ratio_by_hand():
-    """Differences of 0.5 bits with every seed."""
-    rows = rows_of(roberta=ROBERTA, k_16=LINFORMER)
-    found = perplexity_ratio(rows, "k=16", "roberta")
+    """Half a bit, with every seed that both have."""
+    rows = at_budgets({100: GOOD}, {100: [*WORSE, 5.9]})
+    found = perplexity_ratio(rows, QUARTER, ROBERTA, 100)
     assert (found.value, found.low, found.high) == pytest.approx((math.sqrt(2),) * 3)
-    assert perplexity_ratio(rows, "k=16", "other") is None
-    assert at_most(rows, "other", "k=16").outcome == UNDECIDED
-    single = rows_of(roberta={"bits": [5.0]}, k_16={"bits": [6.0], "k": 16})
-    assert perplexity_ratio(single, "k=16", "roberta").value == pytest.approx(2.0)
+    assert found.text == "n=64, k=16 / n=64, RoBERTa perplexity, 100 updates, 3 seeds"
+    assert perplexity_ratio(rows, QUARTER, ROBERTA, 200) is None
+    assert at_most(rows, SMALL, QUARTER, 100).outcome == UNDECIDED
+    assert perplexity_ratio(rows_of({ROBERTA: [5.0], QUARTER: [6.0]}), QUARTER, ROBERTA) is None
 
 
 @pytest.mark.parametrize("factor, outcome", [(1.42, HOLDS), (1.41, FAILS)])
 def test_limits_of_a_ratio(factor, outcome):
-    rows = rows_of(roberta=ROBERTA, k_16=LINFORMER)
-    assert at_most(rows, "k=16", "roberta", factor).outcome == outcome
-    for pair in (("k=16", "roberta"), ("roberta", "k=16")):  # either way
-        assert at_most(rows, *pair, factor, 1 / factor).outcome == outcome
+    rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE})
+    check = partial(at_most, rows, factor=factor)
+    assert check(QUARTER, ROBERTA).outcome == outcome == outcome_of(rows, factor)
+    for pair in ((QUARTER, ROBERTA), (ROBERTA, QUARTER)):  # either way
+        assert check(*pair, least=1 / factor).outcome == outcome
+
+
+def test_models_that_differ_in_a_field_are_not_mixed():
+    """The authors' start, a local window, another sharing and another n; of runs also the rate, and the origin."""
+    others = (as_authors(QUARTER), Model(64, 16, local_window=4), Model(64, 16, "none"), Model(128, 16))
+    rows = Rows(row for model in others for row in bits(model, [1.0], 100))
+    assert bits_by_seed(rows, QUARTER, 100) == bits_by_seed(rows, ROBERTA, 100) == {}
+    assert all(bits_by_seed(rows, model, 100) == {1: 1.0} for model in others)
+    models = (as_authors(QUARTER), Model(64, 16, start="normal"), Model(64, 16, projection="conv"))
+    runs = [Run(model, 1, origin, 5) for model in models for origin in ("grown", "scratch")]
+    rows = Rows(row for i, run in enumerate(runs) for row in bits(run, [i]))
+    assert [bits_by_seed(rows, run) for run in runs] == [{1: i} for i in range(6)]
+    assert len({label(run.fields) for run in runs}) == 6
 
 
 def test_decreasing():
-    rows = rows_of(roberta=ROBERTA, k_16=LINFORMER, k_4={"bits": [7.5] * 3, "k": 4})
-    assert [check.outcome for check in decreasing(rows, ["k=4", "k=16", "roberta"])] == [HOLDS, HOLDS]
-    assert [check.outcome for check in decreasing(rows, ["k=4", "roberta", "k=16"])] == [HOLDS, FAILS]
+    rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE, SMALL: [7.5] * 3})
+    assert [check.outcome for check in decreasing(rows, [SMALL, QUARTER, ROBERTA])] == [HOLDS, HOLDS]
+    assert [check.outcome for check in decreasing(rows, [SMALL, ROBERTA, QUARTER])] == [HOLDS, FAILS]
 
 
-def test_table_and_chart():
-    rows = rows_of(roberta=ROBERTA, k_16=LINFORMER)
-    table = perplexity_table(rows, "A")
-    assert [row[0] for row in table.rows] == ["roberta", "k=16", "without context"]
-    assert table.rows[1][1:] == ["64", "48.5 [45.25, 51.98]", "3", "1.414"] and table.rows[2][2] == "256"
-    panel = curves(rows, "A", lambda label: label != "roberta")
-    assert list(panel.lines) == ["k=16"] and panel.lines["k=16"][0][-1] == (100, 2**5.5)
+def test_decided_at_the_largest_budget_at_which_both_have_learned():
+    at_100, at_200 = {100: [5.0] * 3}, {200: [7.5] * 3}
+    holds_at_100 = at_budgets({**at_100, 200: [4.0] * 3}, {100: [5.1] * 3, **at_200})
+    assert outcome_of(holds_at_100, 1.2) == HOLDS  # at 200 the Linformer has not learned
+    assert outcome_of(at_budgets({**at_100, 200: [4.0] * 3}, {100: [5.1] * 3, 200: [5.0] * 3}), 1.2) == FAILS
+
+
+@pytest.mark.parametrize(
+    "changes, word",
+    [
+        ([0.05, 0.06, 0.05], "stays"),  # 1.05 is 0.0704 bits
+        ([0.5, 0.51, 0.52], "grows"),
+        ([-0.5, -0.51, -0.52], "falls"),
+        ([-0.5, 0.5, 0.0], "unclear"),
+        ([0.1, 0.1], "-"),  # two seeds
+    ],
+)
+def test_trend_between_the_last_two_budgets(changes, word):
+    early = [0.3] * len(changes)
+    quarter = {50: [9.0] * len(changes), 100: [5 + e for e in early], 200: [4 + e + c for e, c in zip(early, changes)]}
+    rows = at_budgets({budget: [b] * len(changes) for budget, b in ((50, 8.0), (100, 5.0), (200, 4.0))}, quarter)
+    assert trend(rows, QUARTER, ROBERTA).split()[0] == word
+
+
+def test_tables_and_chart():
+    rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE})
+    roberta, quarter, without = perplexity_table(rows, "A", [ROBERTA, QUARTER], ROBERTA).rows
+    assert roberta == ["n=64, RoBERTa", "34.3 [32, 36.76]", "3", "1"] and without[1] == "256"
+    assert quarter == ["n=64, k=16", "48.5 [45.25, 51.98]", "3", "1.414 [1.414, 1.414]"]
+    panel = curves(rows, "A", [QUARTER])
+    assert list(panel.lines) == ["n=64, k=16"] and panel.lines["n=64, k=16"][0][-1] == (100, 2**5.5)
+
+
+def test_tables_by_budget():
+    rows = at_budgets({100: [5.0] * 3, 200: [4.0] * 3}, {100: [6.0] * 3, 200: [5.5] * 3})
+    (ratios,) = ratio_table(rows, [ROBERTA, QUARTER]).rows
+    assert ratios[:3] == ["n=64, k=16", "2.000 [2.000, 2.000]", "2.828 [2.828, 2.828]"] and "grows" in ratios[3]
+    roberta, quarter, without = perplexity_table(rows, "A", [ROBERTA, QUARTER]).rows
+    assert roberta == ["n=64, RoBERTa", "32 [32, 32]", "16 [16, 16]", "3"] and without[1] == "256"
+
+
+def test_branches_leave_one_run_at_four_fifths_of_each_budget():
+    runs = branches(QUARTER, 2, SIZES["cpu"])
+    (stable,) = {run.parent for run in runs.values()}
+    assert (stable.updates, stable.keep_every, stable.decays) == (19200, 4800, False)
+    assert [(run.branches_at, run.updates) for run in runs.values()] == [(4800, 6000), (9600, 12000), (19200, 24000)]
+    assert len({run.name for run in (*runs.values(), stable)}) == 4
+
+
+@pytest.mark.slow
+def test_a_branch_continues_with_the_next_batches_and_a_falling_rate(smoke_inputs, tmp_path, quick_workers):  # noqa: F811
+    """A branch to the end of a run at a constant rate sees the batches that the run has seen, at a rate that falls to 0
+    at its budget."""
+    runs = branches(Model(16, 4), 1, TINY)
+    trained = train_runs(list(runs.values()), TINY, tmp_path, smoke_inputs / "text")
+    folder = trained[runs[10]].folder
+    job = build_job(runs[10], trained[runs[10]].initial_checkpoint, TINY, tmp_path, smoke_inputs / "text")
+    assert job.folder == folder and job.cfg.checkpoint.continue_once.endswith("_8.pt")
+    lines = (folder / "logs/train.txt").read_text().splitlines()
+    (last,) = [each for each in read_split(lines, "train") if int(each["train_num_updates"]) == 10]
+    assert float(last["train_lr"]) == 0.0
+    assert any("(epoch" in line and "@ 8 updates" in line for line in lines)
+    for run in runs.values():
+        assert trained[run].bits(smoke_inputs / "text") > 0

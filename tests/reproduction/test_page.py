@@ -8,9 +8,8 @@ import matplotlib
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import experiments, page
-from fairseq_linformer.reproduction.display import Panel, Table, draw, pivot
-from fairseq_linformer.reproduction.experiments import load_all
+from fairseq_linformer.reproduction import beyond, load_all, page
+from fairseq_linformer.reproduction.page import Panel, Table, draw, pivot
 from fairseq_linformer.reproduction.result import Row
 
 ROOT = Path(__file__).parents[2]
@@ -19,9 +18,9 @@ TOY = '''"""Toys are fun.
 
 Holds if the number is at least 1.
 """
-from fairseq_linformer.reproduction.display import Panel, Table
+from fairseq_linformer.reproduction.page import Panel, Table
 from fairseq_linformer.reproduction.result import Result, Row, Rows, environment, join
-from fairseq_linformer.reproduction.statistics import Verdict, decide
+from fairseq_linformer.reproduction.verdict import Verdict, decide
 
 TITLE, SAYS, PARTS = "Toy", "toys are fun", {"smoke": {"toy": ()}, "cpu": {"toy": ()}}
 
@@ -46,7 +45,7 @@ def chart(results):
 
 def test_a_new_experiment_is_one_file(tmp_path, monkeypatch, capsys):
     (tmp_path / "toy.py").write_text(TOY)
-    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
+    monkeypatch.setattr(beyond, "__path__", [*beyond.__path__, str(tmp_path)])
     (tmp_path / "results").mkdir()
     results = ["--results", str(tmp_path / "results")]
     try:
@@ -57,7 +56,7 @@ def test_a_new_experiment_is_one_file(tmp_path, monkeypatch, capsys):
         assert re.search(r"^toy +smoke, cpu +toys are fun$", capsys.readouterr().out, re.MULTILINE)
         main(["reproduce", "report", *results])
     finally:
-        sys.modules.pop(f"{experiments.__name__}.toy", None)
+        sys.modules.pop(f"{beyond.__name__}.toy", None)
     row = "| [Toy](toy/README.md) | toys are fun | ✓ fun |"
     assert row in (tmp_path / "results/README.md").read_text()
     own = (tmp_path / "results/toy/README.md").read_text()
@@ -68,7 +67,7 @@ def test_a_new_experiment_is_one_file(tmp_path, monkeypatch, capsys):
 
 def test_committed_pages_are_of_these_results():
     """Charts are compared where they were drawn by the same version of matplotlib."""
-    texts = page.build(RESULTS)
+    texts = page.build(RESULTS, load_all())
     for path, text in texts.items():
         committed = path.read_text(encoding="utf-8")
         if path.suffix == ".md" or f"Matplotlib v{matplotlib.__version__}" in committed:

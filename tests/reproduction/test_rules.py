@@ -7,34 +7,36 @@ from functools import partial
 import pytest
 
 from fairseq_linformer.analysis.theorem1 import theorem_bound
-from fairseq_linformer.reproduction.experiments import (
+from fairseq_linformer.reproduction import load_all
+from fairseq_linformer.reproduction.beyond import (
     converted_encoder,
     distillation,
+    initialization,
+    int8,
+    local_window,
+    long_documents,
+    recall,
+    speed,
+)
+from fairseq_linformer.reproduction.finetuned import near_chance
+from fairseq_linformer.reproduction.paired import answer_row
+from fairseq_linformer.reproduction.paper import (
     figure_1,
     figure_2,
     figure_3,
-    initialization,
-    int8,
-    load_all,
-    local_window,
-    long_documents,
     parameters,
-    recall,
-    speed,
     table_1,
     table_2,
     table_3,
     theorem_1,
     theorem_2,
 )
-from fairseq_linformer.reproduction.finetuned import near_chance
-from fairseq_linformer.reproduction.paired import answer_row
-from fairseq_linformer.reproduction.paper import MATRICES
+from fairseq_linformer.reproduction.paper_numbers import MATRICES
 from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
-from fairseq_linformer.reproduction.run import Model, as_authors
-from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
+from fairseq_linformer.reproduction.run import SCALES, Model, Run, as_authors
+from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
-from .test_comparison import model
+from .test_comparison import bits
 
 RULES: list = []
 """Experiment, claim, outcome and result."""
@@ -181,7 +183,7 @@ def test_tasks_near_chance(accuracy, is_near):
     assert near_chance(Rows(), ["qnli"]) == {}
 
 
-ENCODER_LABELS = [each.label for each in table_2.ENCODER_SIZES["encoder"]["models"]]
+ENCODER_LABELS = [table_2.encoder_label(each) for each in table_2.ENCODER_SIZES["encoder"]["models"]]
 
 
 def distilled(changed: dict[str, float]):
@@ -273,12 +275,14 @@ for low, high, outcome in ((1.0, 1.25, HOLDS), (1.26, 1.3, FAILS)):
     rule(figure_2, "", (outcome, [rounds("time_per_token_ratio", high, low, high, **PER_TOKEN)]))
 
 
-def trained(values: dict[str, float], n: int = 64):
-    """Models with three seeds of these bits, next to a RoBERTa of 5 bits."""
-    for label, value in ({"roberta": 5.0} | values).items():
-        k = int(label.partition("=")[2].partition(",")[0]) if label.startswith("k=") else None
-        yield from model(label, [value - 0.001, value, value + 0.001], n=n, k=k)
-    yield Row(metric="context_free_bits", value=8.0, unit="bits", n=n)
+def trained(values: dict[Model | Run, float], *changes: dict[Model | Run, float]):
+    """Models with three seeds of these bits, unless changed."""
+    for changed in changes:
+        values = values | changed
+    for compared, value in values.items():
+        yield from bits(compared, [value - 0.001, value, value + 0.001])
+    for n in {compared.fields["n"] for compared in values}:
+        yield Row(metric="context_free_bits", value=8.0, unit="bits", n=n)
 
 
 SCRATCH = {  # bits at the largest budget
@@ -314,21 +318,24 @@ for claim, changed, holds, fails in (  # 1.05 is 0.070 bits, 1.1 is 0.1375
     ("par with W", Model(64, 16, local_window=4), 5.07, 5.08),
     ("E and F", Model(64, 1, local_window=4), 5.0, 4.99),
 ):
-    rule(figure_3, claim, *((o, from_scratch({changed: bits})) for o, bits in ((HOLDS, holds), (FAILS, fails))))
+    rule(figure_3, claim, *((o, from_scratch({changed: value})) for o, value in ((HOLDS, holds), (FAILS, fails))))
 rule(figure_3, "n", (UNDECIDED, from_scratch({Model(256): 6.1})))
-ON_ENCODER = {"k=64": 5.4, "k=128": 5.3, "k=256": 5.2, "k=128, W=16": 5.03, "k=1, W=16": 5.1}
-for claim, label, holds, fails in (
-    ("k", "k=256", 5.21, 5.31),
-    ("par", "k=128", 5.06, 5.3),
-    ("par with W", "k=128, W=16", 5.06, 5.08),
-    ("E and F", "k=1, W=16", 5.05, 5.01),
+CONVERTED = converted_encoder.models_of("encoder")
+_, WINDOWED, QUARTER, HALF, _, CONTROL = CONVERTED
+ON_ENCODER = dict(zip(CONVERTED, (5.0, 5.03, 5.3, 5.2, 5.4, 5.1), strict=True))
+for claim, changed, holds, fails in (
+    ("k", HALF, 5.21, 5.31),
+    ("par", QUARTER, 5.06, 5.3),
+    ("par with W", WINDOWED, 5.06, 5.08),
+    ("E and F", CONTROL, 5.05, 5.01),
 ):
-    cases = ((HOLDS, trained({**ON_ENCODER, label: holds}, 512)), (FAILS, trained({**ON_ENCODER, label: fails}, 512)))
+    cases = [(outcome, trained(ON_ENCODER, {changed: value})) for outcome, value in ((HOLDS, holds), (FAILS, fails))]
     rule(converted_encoder, claim, *cases, scale="encoder")
 
 
 def test_figure_3_reports_the_authors_start():
-    (verdict,) = [v for v in figure_3.verdicts([result(from_scratch({as_authors(QUARTER): 7.0}))]) if v.name == "par"]
+    authors = as_authors(Model(64, 16))
+    (verdict,) = [v for v in figure_3.verdicts([result(from_scratch({authors: 7.0}))]) if v.name == "par"]
     assert verdict.outcome == HOLDS and verdict.remarks[1].startswith("n=64, k=16, normal / n=64, RoBERTa")
     assert verdict.remarks[1].endswith("4 [4, 4]")
 
@@ -365,9 +372,10 @@ for layerwise, outcome in ((1, HOLDS), (2, FAILS)):
 
 # Beyond the paper
 
-WINDOWED = {"k=8, W=16": 5.1, "k=16, W=16": 5.1, "k=32, W=16": 5.1, "k=1, W=16": 5.2}
-for claim, label, holds, fails in (("par", "k=16, W=16", 5.13, 5.145), ("E and F", "k=1, W=16", 5.11, 5.05)):
-    cases = ((HOLDS, trained({**WINDOWED, label: holds})), (FAILS, trained({**WINDOWED, label: fails})))
+NEAR = {run: 5.0 if run.model.k is None else 5.1 for run in local_window.compared_runs(SCALES["cpu"], 1)}
+QUARTER, CONTROL = (next(r for r in NEAR if (r.model.k, r.model.local_window) == (k, 16)) for k in (16, 1))
+for claim, changed, holds, fails in (("par", QUARTER, 5.13, 5.145), ("E and F", CONTROL, 5.11, 5.05)):
+    cases = [(outcome, trained(NEAR, {changed: value})) for outcome, value in ((HOLDS, holds), (FAILS, fails))]
     rule(local_window, claim, *cases, part="quality")
 COSTS = {
     ("relative_time", "training step"): 1.15,
@@ -380,8 +388,8 @@ def costs(limits: dict[tuple[str, str], float]):
     """A median of each metric, with a larger one of a smaller window."""
     for (metric, phase), value in limits.items():
         where = {"phase": phase, "n": 512, "k": 128}
-        yield rounds(metric, value, 1.0, 2.0, model="W=16", **where)
-        yield rounds(metric, 2.0, 1.0, 2.0, model="W=4", **where)
+        yield rounds(metric, value, 1.0, 2.0, W=16, **where)
+        yield rounds(metric, 2.0, 1.0, 2.0, W=4, **where)
 
 
 rule(local_window, "cost", (HOLDS, costs(COSTS)))
@@ -393,32 +401,40 @@ for part, better, worse in (
     ("growing", {"at once": 5.1, "from scratch": 5.1}, {"at once": 4.9}),
     ("warm start", {"converted": 5.5, "from scratch": 5.6}, {"converted": 5.7}),
     ("projections", {"linear": 5.5, "mean-pool": 5.6, "max-pool": 5.6, "conv": 5.6}, {"linear": 5.7}),
-    ("conversion long", {"k=16, W=16": 5.19}, {"k=16, W=16": 5.21}),
 ):
-    rule(initialization, part, (HOLDS, trained(better)), (FAILS, trained(better | worse)), part=part)
+    runs = initialization.COMPARED[part](SCALES["cpu"], 1)
+    cases = [
+        (outcome, trained({runs[name]: value for name, value in ({"roberta": 5.0} | values).items()}))
+        for outcome, values in ((HOLDS, better), (FAILS, better | worse))
+    ]
+    rule(initialization, part, *cases, part=part)
+LONG, ROBERTA = Model(512, 128, local_window=16), initialization.conversion(SCALES["cpu"], 1)["roberta"]
+CASES = [(outcome, trained({ROBERTA: 5.0, LONG: value})) for value, outcome in ((5.19, HOLDS), (5.21, FAILS))]
+rule(initialization, "conversion long", *CASES, part="conversion long")
 
 
-def share(model: str, n: int, value: float) -> Row:
-    return Row(metric="surviving_variance", value=value, model=model, n=n)
+def share(model: Model, tokens: int, value: float) -> Row:
+    return Row(metric="surviving_variance", value=value, tokens=tokens, **model.fields)
 
 
 def short(graded: float, longest: float):
     """Staggered windows keep 0.9 at every length."""
     for n in distillation.SIZES["encoder"]["inputs"]:
         for window in (0, 16):
-            yield share(f"staggered, W={window}", n, 0.9)
-            yield share(f"graded, W={window}", n, longest if n == 512 else graded)
+            yield share(Model(512, 128, start="staggered", local_window=window), n, 0.9)
+            yield share(Model.graded(512, 128, local_window=window), n, longest if n == 512 else graded)
 
 
-def curves(last: float = 0.9, control: float = 0.7, missing: str = ""):
+def curves(last: float = 0.9, control: float = 0.7, missing: int = 0):
+    """Without the model of n = 128, W = 4 and a k that is missing."""
     for each in distillation.SIZES["encoder"]["distilled"]:
-        if (name := distillation.curve_label(each)) != missing:
-            yield share(name, each.n, control if each.k == 1 else last)
+        if each != Model.graded(128, missing, local_window=4):
+            yield share(each, each.n, control if each.k == 1 else last)
 
 
 ON = {"scale": "encoder"}
 for kept, outcome in ((0.8, HOLDS), (0.799, FAILS)):
-    rule(distillation, "near", (outcome, [share("k=128, W=16", 512, kept)]), part="untrained", **ON)
+    rule(distillation, "near", (outcome, [share(Model(512, 128, local_window=16), 512, kept)]), part="untrained", **ON)
 rule(distillation, "exact", (HOLDS, short(0.999, 0.8)), (FAILS, short(0.998, 0.9)), part="short inputs", **ON)
 rule(
     distillation,
@@ -434,7 +450,7 @@ rule(
     "quarter",
     (HOLDS, curves()),
     (FAILS, curves(0.899)),
-    (UNDECIDED, curves(missing="n=128, k=32, W=4")),
+    (UNDECIDED, curves(missing=32)),
     part="curve all",
     **ON,
 )
@@ -443,7 +459,7 @@ rule(
     "distilled E and F",
     (HOLDS, curves(control=0.899)),
     (FAILS, curves(control=0.9)),
-    (UNDECIDED, curves(missing="n=128, k=1, W=4")),
+    (UNDECIDED, curves(missing=1)),
     part="curve all",
     **ON,
 )
@@ -454,8 +470,8 @@ def recalled(full=0.961, control=0.125, small=0.5, large=0.9):
     for seed in sizes["seeds"]:
         for each in recall.models_of(sizes):
             value = {128: full, 64: large, 1: control}.get(each.k, small)
-            where = {"model": recall.label(each), "n": 128, "k": each.k, "seed": seed}
-            yield Row(metric="accuracy", value=value, low=value - 0.01, high=value + 0.01, **where)
+            found = {"value": value, "low": value - 0.01, "high": value + 0.01}
+            yield Row(metric="accuracy", **found, **each.fields, seed=seed)
 
 
 rule(recall, "full", (HOLDS, recalled()), (FAILS, recalled(full=0.94)))
@@ -477,7 +493,7 @@ rule(
 
 
 def test_recall_reports_the_default_start():
-    rows = [Row(row, value=0.125) if "normal" in row.model and row.k > 1 else row for row in recalled()]
+    rows = [Row(row, value=0.125) if row.start == "normal" and row.k > 1 else row for row in recalled()]
     verdict = recall.verdicts([result(rows)])[2]
     assert verdict.outcome == FAILS and verdict.remarks[0].startswith("with the default initialization: holds")
 

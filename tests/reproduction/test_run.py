@@ -8,21 +8,20 @@ import torch
 from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.reproduction import comparison
 from fairseq_linformer.reproduction import run as run_module
-from fairseq_linformer.reproduction.encoder import EncoderModel
-from fairseq_linformer.reproduction.experiments import converted_encoder, figure_3, initialization, local_window
+from fairseq_linformer.reproduction.beyond import converted_encoder, initialization, local_window
+from fairseq_linformer.reproduction.comparison import branches
+from fairseq_linformer.reproduction.paper import figure_3
 from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import (
+    SCALES,
     Model,
     Run,
     Trained,
     as_authors,
     build_job,
     compared_run,
-    compared_runs,
     train_runs,
 )
-from fairseq_linformer.reproduction.scales import SCALES
-from fairseq_linformer.reproduction.scratch import branches
 from fairseq_linformer.training.compose import compose_config
 
 from .. import fairseq_commands
@@ -38,12 +37,12 @@ def text(tmp_path_factory):
 
 
 def plans(scale, seed):
-    """The runs of all compared models, by experiment and label."""
+    """The runs of all compared models, with their experiment."""
     for part, build in initialization.COMPARED.items():
         for label, run in build(scale, seed).items():
             yield f"{part} {label}", run
-    for label, run in compared_runs(local_window.linformers(scale.compared_n), scale, seed).items():
-        yield f"local_window {label}", run
+    for run in local_window.compared_runs(scale, seed):
+        yield f"local_window {run.name}", run
 
 
 def options_of(run: Run, scale, folder, text) -> dict[str, str]:
@@ -93,7 +92,7 @@ def test_options_follow_the_plan(name, text, tmp_path):
             o = options_of(run, scale, tmp_path, text)
             assert int(o["dataset.batch_size"]) * run.model.n == scale.tokens and o["optimization.update_freq"] == "[1]"
             assert o["task.tokens_per_sample"] == str(run.model.n) and o["optimization.max_update"] == str(run.updates)
-            assert o["optimization.lr"] == f"[{scale.lr}]"
+            assert (o["optimization.lr"], o["optimization.clip_norm"]) == (f"[{scale.lr}]", "1.0")
             assert o["lr_scheduler._name"] == ("polynomial_decay" if run.decays else "fixed")
             warmup = int(o["lr_scheduler.warmup_updates"])
             assert warmup == (min(scale.warmup, run.updates // 10) if run.parent else scale.warmup) < run.updates
@@ -159,7 +158,7 @@ def test_overrides_at_the_papers_scale(model, seed, overrides):
 def test_models_at_the_papers_scale():
     """Each is a configuration that exists, of its n, k and sharing."""
     for model in figure_3.models_of("paper"):
-        cfg = compose_config(str(figure_3.CONFIG), [*figure_3.slurm_overrides(model, 1), "task.data=any"])
+        cfg = compose_config(str(figure_3.PRETRAINING), [*figure_3.slurm_overrides(model, 1), "task.data=any"])
         assert (cfg.task.tokens_per_sample, cfg.common.seed, cfg.optimization.lr) == (model.n, 1, [0.0005])
         assert cfg.model.get("projected_dim") == model.k and cfg.optimization.max_update == figure_3.PAPER_BUDGET
         assert model.k is None or cfg.model.sharing == model.sharing
@@ -173,12 +172,11 @@ def test_what_is_not_trained_is_named(tmp_path):
 
 def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "train_runs", lambda runs, *at: {run: run for run in runs})
-    monkeypatch.setattr(comparison, "score_models", lambda part, scale, models, every, inputs: models)
+    monkeypatch.setattr(comparison, "score_rows", lambda run, seed, trained, text: [(run.seed, seed, trained)])
+    monkeypatch.setattr(comparison, "compared_result", lambda part, scale, rows, trained, inputs: rows)
     inputs = Inputs("", tmp_path, data=tmp_path)
-    models = comparison.pretrain(
-        "a", "cpu", lambda scale, seed: {"roberta": Run(Model(16), seed, "scratch", scale.base)}, inputs
-    )
-    assert [run.seed for run in models["roberta"]] == [1, 2, 3]
+    rows = comparison.pretrain("a", "cpu", lambda scale, seed: [Run(Model(16), seed, "scratch", scale.base)], inputs)
+    assert [row[:2] for row in rows] == [(1, 1), (2, 2), (3, 3)]
 
 
 def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
@@ -191,7 +189,7 @@ def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
 def test_a_conversion_has_the_seed_of_its_run(text, tmp_path, monkeypatch):
     """E and F of the authors are random."""
     seeds = []
-    monkeypatch.setattr(run_module, "convert", lambda checkpoint, model, seed: seeds.append(seed))
+    monkeypatch.setattr(run_module, "convert_roberta", lambda checkpoint, model, seed: seeds.append(seed))
     monkeypatch.setattr(run_module, "read_checkpoint", lambda path: {})
     monkeypatch.setattr(run_module, "write_checkpoint", lambda checkpoint, path: path.touch())
     monkeypatch.setattr(run_module.local, "train", lambda *arguments, **options: True)
@@ -202,7 +200,7 @@ def test_a_conversion_has_the_seed_of_its_run(text, tmp_path, monkeypatch):
 
 def test_the_seed_draws_random_e_and_f(monkeypatch):
     monkeypatch.setattr(run_module, "to_linformer", lambda checkpoint, **options: torch.rand(1).item())
-    first, again, second = (run_module.convert({}, as_authors(Model(16, 8)), seed) for seed in (1, 1, 2))
+    first, again, second = (run_module.convert_roberta({}, as_authors(Model(16, 8)), seed) for seed in (1, 1, 2))
     assert first == again != second
 
 
@@ -227,4 +225,4 @@ def test_curve_of_a_resumed_run(tmp_path):
 
 def test_a_model_without_a_local_window_says_so():
     """A conversion has a local window of 16 unless it is set."""
-    assert EncoderModel(128, 32).options["local_window"] == 0
+    assert Model.graded(128, 32).options["local_window"] == 0

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction.display import draw
-from fairseq_linformer.reproduction.experiments import load_all
+from fairseq_linformer.reproduction import load_all
+from fairseq_linformer.reproduction.page import draw
 from fairseq_linformer.reproduction.result import read
-from fairseq_linformer.reproduction.statistics import UNMEASURED
+from fairseq_linformer.reproduction.verdict import UNMEASURED
 
 from ..forked_worker import quick_workers  # noqa: F401
 
@@ -32,7 +32,7 @@ RUNS = [
     ("figure-1", "encoder"),
     ("figure-2", "time"),
     ("figure-3", "n=32, k=8, seed 1"),
-    ("converted-encoder", "k=8, W=4"),
+    ("converted-encoder", "n=32, k=8, graded, W=4"),
     ("theorem-1", "heads"),
     ("theorem-2", "heads"),
     ("parameters", "sharing"),
@@ -41,7 +41,7 @@ RUNS = [
     ("recall", "recall"),
     ("distillation", "untrained"),
     ("distillation", "short inputs"),
-    ("distillation", "curve n=32, k=8, W=4"),
+    ("distillation", "curve n=32, k=8, graded, W=4"),
     ("initialization", "projections"),
     ("initialization", "conversion long"),
     ("long-documents", "imdb: pieces, seed 1"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction.experiments import figure_3
+from fairseq_linformer.reproduction.paper import figure_3
 from fairseq_linformer.training.run_folder import DONE, create_or_resume
 from fairseq_linformer.training.slurm import SCRIPT
 from fairseq_linformer.training.worker import read_job

@@ -1,0 +1,1 @@
+"""Claims of this project, an experiment a file."""

@@ -1,0 +1,239 @@
+"""How much of a pretrained encoder a Linformer keeps: converted without training, on short inputs, and distilled.
+
+The share of the variance of the last layer's features on held-out text. Nothing is random but the order of the text,
+so there are no seeds.
+
+**Untrained**, staggered windows, at n = 128 and 512. *near*: k = n / 4 with W = 16 keeps at least 0.8.
+
+**Short inputs**, N = 512, k = 128, W = 0 and 16. *exact*: graded windows keep 0.999 of inputs of at most k / 2 tokens.
+*graded*: at each length below N they keep more than staggered windows, and at N at most 0.06 less.
+
+**Curve**, distilled on 4 million tokens, one run per model. *quarter*: k = n / 4 with W = 4 keeps at least 0.9, at n =
+128 and 512. *distilled E and F*: at n = 128 each k with W = 4 keeps more than k = 1. Not enough evidence if a model is
+missing and no other one fails.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ...checkpoints.files import read_checkpoint, write_checkpoint
+from ...linearization.explained_variance import explained_variance
+from ...linearization.linearize import RUN
+from ..encoder import distill, open_encoder
+from ..page import Table, pivot
+from ..result import Inputs, Parts, Result, Row, Rows, describe_text, environment, find_shards, join, significant
+from ..run import GRADED, STAGGERED, Model, Trained, convert_roberta, label, training_environment
+from ..verdict import UNDECIDED, Check, Verdict, decide
+from .local_window import WIDEST, linformers
+
+TITLE = "Distillation"
+SAYS = "k = n / 4 with a local window keeps most of an encoder, distilled 90 % of its variance"
+METRIC, CURVE_METRIC = "surviving_variance", "surviving_variance_curve"
+MIN_SHARE, EXACT, MAX_LOSS, KEEPS = 0.8, 0.999, 0.06, 0.9
+_CURVE = tuple(Model.graded(128, 128 // divisor, local_window=w) for w in (4, 0) for divisor in (4, 2, 8))
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "lengths": (32,),
+        "inputs": (4, 32),
+        "windows": (0, 4),
+        "tokens": 512,
+        "distilled": (Model.graded(32, 8, local_window=4),),
+        "updates": 8,
+        "per_update": 64,
+        "amp": False,
+    },
+    "encoder": {
+        "lengths": (128, 512),
+        "inputs": (32, 64, 128, 256, 512),
+        "windows": (0, WIDEST),
+        "tokens": 16384,
+        "distilled": (*_CURVE, Model.graded(128, 1, local_window=4), Model.graded(512, 128, local_window=4)),
+        "updates": 2000,
+        "per_update": 2048,
+        "amp": True,
+    },
+}
+"""``lengths``: n of the untrained models. ``inputs``: lengths of short inputs; the last is N, the n of their models,
+with local windows of ``windows``. ``tokens``: of held-out text for each untrained model and length. ``distilled``: the
+Linformers of the curve, each at its own n, for ``updates`` of ``per_update`` tokens."""
+
+
+UNTRAINED, SHORT, CURVE = "untrained", "short inputs", "curve "
+
+
+def curves_of(scale: str) -> dict[str, Model]:
+    """The distilled Linformer of each part."""
+    return {CURVE + label(model.fields): model for model in SIZES[scale]["distilled"]}
+
+
+PARTS: Parts = {scale: dict.fromkeys((UNTRAINED, SHORT, *curves_of(scale)), ("data", "encoder")) for scale in SIZES}
+
+
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    if model := curves_of(scale).get(part):
+        return run_distilled(part, model, scale, inputs)
+    return run_converted(part, scale, inputs)
+
+
+def conversions(part: str, sizes: dict[str, Any]) -> list[tuple[Model, tuple[int, ...]]]:
+    """Linformers, and lengths of their inputs."""
+    if part == SHORT:
+        n = sizes["inputs"][-1]
+        return [
+            (Model(n, n // 4, start=start, local_window=window), sizes["inputs"])
+            for window in sizes["windows"]
+            for start in (STAGGERED, GRADED)
+        ]
+    return [(replace(model, start=STAGGERED), (n,)) for n in sizes["lengths"] for model in linformers(n)]
+
+
+def run_converted(part: str, scale: str, inputs: Inputs) -> Result:
+    """The share of the variance of the last layer that untrained Linformers keep."""
+    sizes, rows = SIZES[scale], Rows()
+    shard, models = find_shards(inputs.text)[0], conversions(part, sizes)
+    encoder = open_encoder(inputs.encoder, max(model.n for model, _ in models), folder_of(scale, inputs))
+    checkpoint = read_checkpoint(encoder)
+    with TemporaryDirectory() as folder:
+        student = Path(folder, "student.pt")
+        for model, lengths in models:
+            write_checkpoint(convert_roberta(checkpoint, model), student)
+            for length in lengths:
+                shares = explained_variance(encoder, student, shard, length, sizes["tokens"])
+                rows.append(share_row(shares[-1], model, length))
+            student.unlink()
+    configuration = {"encoder": checkpoint["provenance"]["imported"], "tokens": sizes["tokens"]}
+    return Result(part, scale, rows, environment(inputs, describe_text(inputs.text)), configuration)
+
+
+def folder_of(scale: str, inputs: Inputs) -> Path:
+    return inputs.runs.absolute() / scale / "distillation"
+
+
+def share_row(share: float, model: Model, tokens: int) -> Row:
+    """The share that a model keeps on inputs of so many tokens."""
+    return Row(metric=METRIC, value=significant(share), unit="share of variance", **model.fields, tokens=tokens)
+
+
+def run_distilled(part: str, model: Model, scale: str, inputs: Inputs) -> Result:
+    """The shares along a distillation, after none, a quarter, half and all of the updates."""
+    sizes = SIZES[scale]
+    updates, per_update = sizes["updates"], sizes["per_update"]
+    training = {
+        "max_update": updates,
+        "batch_size": per_update // model.n,
+        "lr": 2e-4,
+        "amp": sizes["amp"],
+        "measure_at": (updates // 4, updates // 2),
+    }
+    encoder = open_encoder(inputs.encoder, model.n, folder_of(scale, inputs))
+    out, report = distill(model, training, inputs.text, encoder)
+    shares = {0: report["variance_before"]}
+    shares |= {int(update) * per_update: each for update, each in report["variance_at"].items()}
+    shares[report["tokens_at_most"]] = report["variance_after"]
+    points = [(tokens, significant(each[-1])) for tokens, each in shares.items()]
+    curve = Row(metric=CURVE_METRIC, **model.fields, points=points)
+    rows = Rows([share_row(report["variance_after"][-1], model, model.n), curve])
+    imported = read_checkpoint(encoder)["provenance"]["imported"]
+    configuration = {"model": asdict(model), "distillation": training, "encoder": imported}
+    circumstances = training_environment([Trained(out / RUN, model)], inputs)
+    return Result(part, scale, rows, circumstances, configuration)
+
+
+# Verdicts
+
+
+CLAIMS = {
+    "near": "Without training, staggered k = n / 4 with a local window of 16 keeps most of a pretrained encoder.",
+    "exact": "A converted encoder keeps its features on inputs of at most k / 2 tokens.",
+    "graded": "Graded windows keep more on short inputs than staggered ones, and hardly less on the longest.",
+    "quarter": "After 4 million tokens k = n / 4 with a local window of 4 explains at least 90 % of the variance.",
+    "distilled E and F": "Also after distillation, E and F explain more than one average of the text.",
+}
+
+
+def rows_of(results: Sequence[Result], part: str) -> Rows:
+    """The rows of all parts that begin with this word."""
+    return join(result for result in results if result.part.startswith(part))
+
+
+def labeled(rows: Rows) -> Rows:
+    """The rows with their models in words, for tables."""
+    return Rows(Row(row, model=label(row)) for row in rows)
+
+
+def keeps(rows: Rows, model: Model, tokens: int, least: float) -> Check:
+    """A model keeps at least this share of the variance on inputs of so many tokens."""
+    name = label(model.fields)
+    if not (row := rows.find(METRIC, **model.fields, tokens=tokens)):
+        return Check(UNDECIDED, f"{name} is not measured")
+    return decide(row.value >= least, f"{tokens} tokens: {name} keeps {row.value:.4f}; needs ≥ {least:.4g}")
+
+
+def keeps_more(rows: Rows, model: Model, other: Model, tokens: int, loss: float = 0.0) -> Check:
+    """A model keeps more than another one, or at most ``loss`` less."""
+    ours, theirs = (rows.find(METRIC, **each.fields, tokens=tokens) for each in (model, other))
+    names = label(model.fields), label(other.fields)
+    if not ours or not theirs:
+        return Check(UNDECIDED, f"{' or '.join(names)} is not measured")
+    if loss:
+        return keeps(rows, model, tokens, theirs.value - loss)
+    text = f"{tokens} tokens: {names[0]} keeps {ours.value:.3f}; needs > {theirs.value:.3f} ({names[1]})"
+    return decide(ours.value > theirs.value, text)
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    sizes = SIZES[results[0].scale if results else "encoder"]
+    untrained, short, curve = (rows_of(results, part) for part in (UNTRAINED, SHORT, CURVE))
+    distilled = [model for model in sizes["distilled"] if curve and model.local_window]
+    checks = {
+        "near": [
+            keeps(untrained, Model(n, n // 4, start=STAGGERED, local_window=WIDEST), n, MIN_SHARE)
+            for n in sorted({row.n for row in untrained})
+        ],
+        **short_checks(short, sizes),
+        "quarter": [keeps(curve, model, model.n, KEEPS) for model in distilled if 4 * model.k == model.n],
+        "distilled E and F": [
+            keeps_more(curve, model, replace(model, k=1), model.n)
+            for model in distilled
+            if model.n == 128 and model.k != 1
+        ],
+    }
+    return [Verdict(name, claim, checks[name]) for name, claim in CLAIMS.items()]
+
+
+def short_checks(rows: Rows, sizes: dict[str, Any]) -> dict[str, list[Check]]:
+    """The checks of the claims about short inputs."""
+    lengths, longest = sizes["inputs"], sizes["inputs"][-1]
+    pairs = [
+        [Model(longest, longest // 4, start=start, local_window=window) for start in (GRADED, STAGGERED)]
+        for window in (sizes["windows"] if rows else ())
+    ]
+    return {
+        "exact": [keeps(rows, graded, n, EXACT) for graded, _ in pairs for n in lengths if n <= longest // 8],
+        "graded": [
+            keeps_more(rows, graded, staggered, n, MAX_LOSS if n == longest else 0.0)
+            for graded, staggered in pairs
+            for n in lengths
+        ],
+    }
+
+
+# Tables
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    untrained, short, curve = (labeled(rows_of(results, part)) for part in (UNTRAINED, SHORT, CURVE))
+    found = pivot("Untrained, share of the variance", untrained, "model", "metric", decimals)
+    found += pivot("Short inputs, by tokens", short, "tokens", "model", decimals)
+    if curves := curve.select(CURVE_METRIC):
+        columns = ["model", *(f"{tokens:,.0f}" for tokens, _ in curves[0].points)]
+        cells = [[row.model, *(f"{share:.3f}" for _, share in row.points)] for row in curves]
+        found.append(Table("Distilled, by tokens", columns, cells))
+    return found
+
+
+def decimals(row: Row | None) -> str:
+    return f"{row.value:.3f}" if row else ""

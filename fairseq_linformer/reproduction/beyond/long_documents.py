@@ -1,0 +1,361 @@
+"""Documents longer than an encoder reads: a Linformer made of it next to what one would do instead; quality and speed.
+
+The encoder reads p = 512 tokens. Documents of up to n tokens are read by: the **first piece** of p tokens; **both
+ends** (128 and 382 tokens, as Sun et al. 2019); **pieces** of p tokens, whose logits or vectors are averaged; the
+**nearest piece** to a query, and **half pieces** of p / 2 tokens, of embedding models; **half the layers**, the first
+three, on the first piece; the **Transformer** grown to n positions; and **Linformers** of n converted from it, of k =
+256 without and with a local window of 16 (**W**), and of k = 1 with the window.
+
+**imdb**: n = 1,024; each is finetuned for one epoch on the same 10,000 reviews, with three seeds (pieces are read by
+the model of the first piece), and classifies 12,500 others. Compared on those longer than p. **retrieval**: n = 2,048,
+without training; of 999 articles of at least n tokens, a paragraph of 40 to 100 words is removed, and has to find its
+article by the cosine of mean-pooled features. A third of the queries each is from the first p tokens, the next p, and
+farther. Compared by hit@1; tf-idf of as many words is the bar for all. **speed**: documents of n random tokens per
+second, random weights, two threads, all in turn in each round; a classifier computes only the first position in its
+last layer, an embedding model all of them.
+
+Qualities are compared document by document: the difference in points with the bootstrap's 95 % interval over documents
+and seeds. Speeds are compared at the task's n, by the slowest and the fastest round. Of the Linformer with W, for each
+task:
+
+**keeps**: it is at most 1 point below the Transformer (the lower end of the interval is at least -1), and faster in
+every round. Does not hold if the upper end is below -1, or if it is faster in no round. **pieces**: better than pieces
+(the interval is above 0) and not slower in every round, or faster in every round and at most 1 point below. Does not
+hold if it is slower in every round, or the upper end is below -1. **whole**: better than the first piece, and than both
+ends; **E and F**: better than k = 1 with W. These two do not hold if the interval has nothing above 0.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ...benchmark.timing import num_threads
+from ...checkpoints.files import read_checkpoint
+from ...checkpoints.models import build_model, open_checkpoint
+from ...data.manifest import describe_source
+from ...data.sources import locate_source, parse_source
+from ...data.tasks import TASKS
+from ...data.tokenizer import load_tokenizer
+from ...data.tokenizer_files import DICTIONARY, find_tokenizer_files
+from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
+from ...evaluation.predict import Throughput, predict
+from ...machine import merge_provenance
+from ...training.finetune import FinetuningJob, finetune
+from ...training.recipe import Recipe
+from ..benchmarks import ratio_rows
+from ..document_models import (
+    ENDS,
+    INT8,
+    MINILM,
+    PIECES,
+    SMOKE,
+    Reader,
+    readers,
+    time_readers,
+    truncate_ids,
+    write_reader,
+)
+from ..encoder import open_encoder
+from ..finetuned import task_folder
+from ..page import Panel, Table, pivot
+from ..paired import answer_row, answers_of, difference, unpack
+from ..result import Inputs, Parts, Result, Row, Rows, environment, join, repeated
+from ..retrieval import PLACES, choose_candidates, find_by_reader, find_by_words
+from ..verdict import FAILS, HOLDS, UNDECIDED, Check, Estimate, Verdict
+
+TITLE = "Long documents"
+SAYS = "a Linformer of an encoder reads whole documents well, and faster than in pieces"
+FIRST, BOTH_ENDS, CUT, TRANSFORMER, LINFORMER, CONTROL = (
+    *("first piece", "both ends", "pieces"),
+    *("Transformer", "Linformer, W", "k = 1, W"),
+)
+WORDS = "tf-idf"
+POINT = 1.0
+"""Of accuracy or hit@1: "at most 1 point below"."""
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "n": {"imdb": 32, "retrieval": 64},
+        "piece": 16,
+        "k": 8,
+        "window": 4,
+        "keep_layers": 1,
+        "finetuning": (1e-3, 8),
+        "amp": False,
+        "seeds": (1,),
+        "candidates": 3,
+        "words": (2, 40),
+        "lengths": {32: 2},
+        "tokens": 64,
+        **SMOKE,
+    },
+    "encoder": {
+        "n": {"imdb": 1024, "retrieval": 2048},
+        "piece": 512,
+        "k": 256,
+        "window": 16,
+        "keep_layers": 3,
+        "finetuning": (1e-4, 16),
+        "amp": True,
+        "seeds": (1, 2, 3),
+        "candidates": 999,
+        "words": (40, 100),
+        "lengths": {512: 5, 1024: 5, 2048: 5, 4096: 5, 8192: 3, 16384: 3},
+        "tokens": 2048,
+        **MINILM,
+    },
+}
+"""``finetuning``: learning rate and batch size. ``lengths``: n of the speed, and rounds. ``tokens``: of a round, or one
+document."""
+METRICS = {"imdb": "accuracy", "retrieval": "hit@1"}
+NOT_EMBEDDED = ("both ends",)
+NOT_CLASSIFIED = ("nearest piece", "half pieces")
+
+
+@cache
+def readers_of(task: str, scale: str) -> dict[str, Reader]:
+    """The readers of a task by name."""
+    sizes = SIZES[scale]
+    left_out = NOT_CLASSIFIED if task == "imdb" else NOT_EMBEDDED
+    every = readers(sizes["n"][task], sizes["piece"], sizes["k"], sizes["window"], sizes["keep_layers"])
+    return {name: reader for name, reader in every.items() if name not in left_out}
+
+
+def _parts(scale: str) -> dict[str, tuple[str, ...]]:
+    sizes = SIZES[scale]
+    parts: dict[str, tuple[str, ...]] = {
+        f"imdb: {name}, seed {seed}": ("tasks", "encoder")
+        for seed in sizes["seeds"]
+        for name in readers_of("imdb", scale)
+    }
+    parts |= {f"retrieval: {name}": ("source", "encoder") for name in (*readers_of("retrieval", scale), WORDS)}
+    return parts | {f"speed: n = {n:,}": () for n in sizes["lengths"]}
+
+
+PARTS: Parts = {scale: _parts(scale) for scale in SIZES}
+
+
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    task, _, name = part.partition(": ")
+    if task == "speed":
+        return measure_speed(part, int(name.removeprefix("n = ").replace(",", "")), scale, inputs)
+    encoder = open_encoder(inputs.encoder, SIZES[scale]["piece"], inputs.runs.absolute() / scale / "long_documents")
+    if task == "retrieval":
+        return measure_retrieval(part, name, scale, inputs, encoder)
+    name, _, seed = name.rpartition(", seed ")
+    return measure_imdb(part, name, int(seed), scale, inputs, encoder)
+
+
+# IMDB
+
+
+def measure_imdb(part: str, name: str, seed: int, scale: str, inputs: Inputs, encoder: Path) -> Result:
+    """Finetune a reader, and classify the rows of ``imdb-whole``, which are not truncated."""
+    sizes, reader = SIZES[scale], readers_of("imdb", scale)[name]
+    is_cut = reader.reading == PIECES
+    trained = replace(reader, reading=readers_of("imdb", scale)[FIRST].reading) if is_cut else reader
+    assert inputs.tasks is not None  # the command requires --tasks
+    data = inputs.tasks / "imdb-ends" if reader.reading == ENDS else task_folder("imdb", reader.model.n, inputs)
+    lr, batch_size = sizes["finetuning"]
+    job = FinetuningJob(
+        TASKS["imdb"],
+        str(write_reader(trained, encoder, encoder.parent)),
+        [Recipe(lr, batch_size, 1, seed)],
+        f"finetuned/imdb-{trained.name}-{trained.reading}-seed{seed}",
+        str(data),
+        str(encoder.parent),
+        overrides=(
+            f"common.amp={str(sizes['amp']).lower()}",
+            "dataset.num_workers=0",
+            "optimizer._name=fused_adam",
+            "model.dropout=0.0",  # a single epoch needs none, and without it a CPU is several times faster
+            "model.attention_dropout=0.0",
+        ),
+    )
+    (found,) = finetune(job)
+    checkpoint = Path(job.runs, job.name, found["checkpoint"])
+    classifier = FairseqClassifier(checkpoint, dictionary=data / "input0" / DICTIONARY)
+    answers, is_long = classify(classifier, reader, inputs.tasks / "imdb-whole", sizes["piece"])
+    measured = Rows([answer_row(answers, "accuracy", reader=name, n=sizes["n"]["imdb"], seed=seed)])
+    if name == FIRST:  # equal for all
+        measured.append(answer_row(is_long, "longer", n=sizes["n"]["imdb"], seed=seed))
+    circumstances = environment(inputs, found["data"], seconds=found["seconds"], **merge_provenance([found]))
+    return Result(part, scale, measured, circumstances, {"recipe": found["recipe"], "model": found["model"]})
+
+
+def classify(classifier: FairseqClassifier, reader: Reader, data: Path, piece: int) -> tuple[list[bool], list[bool]]:
+    """Whether each row is classified correctly, and whether it has more than ``piece`` tokens."""
+    total, rows = read_prepared_rows(classifier, data, "valid", truncated=False)
+    every = list(rows)
+    read = (replace(row, encoded={"input_ids": truncate_ids(row.encoded["input_ids"], reader)}) for row in every)
+    stride = reader.model.n - 2 if reader.reading == PIECES else None
+    found = predict(classifier, read, Throughput(), total=total, stride=stride)
+    answers = [int(logits.argmax()) == row.target for row, logits in found]
+    return answers, [len(row.encoded["input_ids"]) > piece for row in every]
+
+
+# Retrieval
+
+
+def measure_retrieval(part: str, name: str, scale: str, inputs: Inputs, encoder: Path) -> Result:
+    """Find every article by its query."""
+    sizes, n = SIZES[scale], SIZES[scale]["n"]["retrieval"]
+    files = find_tokenizer_files(encoder.parent)
+    assert (
+        files is not None and inputs.source is not None
+    )  # ``open_encoder`` writes them; the command requires --source
+    tokenizer = load_tokenizer(files, encoder.parent / DICTIONARY)
+    candidates = choose_candidates(inputs.source, tokenizer, sizes["candidates"], n, sizes["piece"], sizes["words"])
+    if name == WORDS:
+        ranks = find_by_words(candidates)
+    else:
+        reader = readers_of("retrieval", scale)[name]
+        model = build_model(open_checkpoint(write_reader(reader, encoder, encoder.parent))).eval()
+        ranks = find_by_reader(model, reader, candidates)
+    rows = Rows(answer_row(ranks < at, f"hit@{at}", reader=name, n=n) for at in (1, 10))
+    rows += [answer_row([each.place == place for each in candidates], "from", place=place, n=n) for place in PLACES]
+    described = [describe_source(locate_source(parse_source(source)))["files"] for source in inputs.source]
+    data = ", ".join(f"{Path(file['path']).name} {file['sha256'][:12]}" for files in described for file in files)
+    configuration = {"encoder": read_checkpoint(encoder)["provenance"]["imported"]}
+    return Result(part, scale, rows, environment(inputs, data), configuration)
+
+
+# Speed
+
+
+def measure_speed(part: str, n: int, scale: str, inputs: Inputs) -> Result:
+    """Documents per second of every reader, as classifiers and as embedding models."""
+    sizes, rows = SIZES[scale], Rows()
+    every = readers(n, sizes["piece"], sizes["k"], sizes["window"], sizes["keep_layers"])
+    timed = {name: every[name] for name in every if name not in (*NOT_EMBEDDED, *NOT_CLASSIFIED)}
+    timed |= {name + INT8: timed[name] for name in ("Linformer", LINFORMER)}
+    with num_threads(sizes["threads"]), TemporaryDirectory() as folder:
+        for task in METRICS:
+            embeds = task == "retrieval"
+            compared = {name: reader for name, reader in timed.items() if not (embeds and name.endswith(INT8))}
+            documents, seconds = time_readers(compared, n, sizes["lengths"][n], sizes, embeds, Path(folder))
+            for name, times in seconds.items():
+                rates = repeated([documents / each for each in times])
+                rows.append(Row(metric="rate", unit="documents per second", task=task, reader=name, n=n, **rates))
+            others = [name for name in seconds if name != LINFORMER]
+            rows += [Row(row, task=task) for row in ratio_rows(seconds, [LINFORMER], others, n=n)]
+    return Result(part, scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})
+
+
+# Verdicts
+
+
+class Quality:
+    """Quality and speed of the readers of a task, from the rows of all parts."""
+
+    def __init__(self, task: str, rows: Rows, n: int):
+        self.task, self.rows, self.n, self.metric = task, rows, n, METRICS[task]
+        longer = rows.find("longer", n=n)
+        self.compared = unpack(longer) if longer else slice(None)
+        """The documents on which readers are compared."""
+
+    def difference(self, a: str, b: str) -> Estimate | None:
+        """Share of right answers of ``a`` minus that of ``b``, in points; None if one is not measured."""
+        x, y = (answers_of(self.rows, self.metric, reader=reader, n=self.n) for reader in (a, b))
+        if not len(x) or x.shape != y.shape:
+            return None
+        return difference(x[:, self.compared], y[:, self.compared], f"{self.task}, {a} minus {b}, points")
+
+    def speed(self, other: str) -> Estimate | None:
+        """How many times as fast as another reader the Linformer with W is, between the slowest and the fastest round;
+        None if it is not measured."""
+        found = self.rows.find("time_ratio", task=self.task, n=self.n, model=LINFORMER, baseline=other)
+        text = f"{self.task}, n = {self.n:,}, times as fast as {other}"
+        return Estimate(found.value, found.low, found.high, text) if found else None
+
+
+def worth(change: Estimate, speed: Estimate) -> Check:
+    """Better and not slower, or faster and at most a point below."""
+    is_better = change.low > 0 and speed.low >= 1
+    is_faster = speed.low > 1 and change.low >= -POINT
+    fails = speed.high < 1 or change.high < -POINT
+    return Check(HOLDS if is_better or is_faster else FAILS if fails else UNDECIDED, f"{change}; {speed}")
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    rows, found = join(results), []
+    scale = results[0].scale if results else "encoder"
+    for task in METRICS:
+        quality = Quality(task, rows, SIZES[scale]["n"][task])
+        parts = [name for name in (FIRST, BOTH_ENDS) if name in readers_of(task, scale)]
+        checks = {
+            "keeps": [
+                _check(lambda change: change.at_least(-POINT), quality.difference(LINFORMER, TRANSFORMER)),
+                _check(lambda speed: speed.more_than(1.0), quality.speed(TRANSFORMER)),
+            ],
+            "pieces": [_check(worth, quality.difference(LINFORMER, CUT), quality.speed(CUT))],
+            "whole": [_check(_is_better, quality.difference(LINFORMER, name)) for name in parts],
+            "E and F": [_check(_is_better, quality.difference(LINFORMER, CONTROL))],
+        }
+        is_measured = bool(rows.select(METRICS[task]))
+        found += [
+            Verdict(f"{name}, {task}", claim, checks[name] if is_measured else []) for name, claim in CLAIMS.items()
+        ]
+    return found
+
+
+CLAIMS = {
+    "keeps": "A Linformer with W is as good as the Transformer of its n, and faster.",
+    "pieces": "A Linformer with W is worth it next to reading pieces with the encoder.",
+    "whole": "Reading the whole document with it is better than reading a part with the encoder.",
+    "E and F": "E and F find more than one average next to the same window.",
+}
+
+
+def _check(rule: Callable[..., Check], *estimates: Estimate | None) -> Check:
+    return rule(*estimates) if all(estimates) else Check(UNDECIDED, "not all of its readers are measured")
+
+
+def _is_better(change: Estimate) -> Check:
+    return change.more_than(0.0)
+
+
+# Tables and charts
+
+
+def quality_rows(results: Sequence[Result]) -> Rows:
+    """Quality of each reader in percent, over its seeds, on all documents and by group."""
+    rows, found = join(results), Rows()
+    for task, metric in METRICS.items():
+        n = SIZES[results[0].scale]["n"][task]
+        groups: dict[str, Any] = {"all": slice(None)}
+        if longer := rows.find("longer", n=n):
+            groups[f"longer than {SIZES[results[0].scale]['piece']} tokens"] = unpack(longer)
+        groups |= {f"query from the {row.place}": unpack(row) for row in rows.select("from", n=n)}
+        for name in (*readers_of(task, results[0].scale), WORDS):
+            answers = answers_of(rows, metric, reader=name, n=n)
+            for group, chosen in groups.items() if len(answers) else ():
+                values = [100 * float(each[chosen].mean()) for each in answers]
+                found.append(Row(metric=metric, task=task, reader=name, n=n, group=group, **repeated(values)))
+    return found
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    rows, quality = join(results), quality_rows(results)
+    found = []
+    for task, metric in METRICS.items():
+        title = f"{task}: {metric} in percent, median over seeds [extremes]"
+        found += pivot(title, quality.select(metric), "reader", "group")
+        title = f"Documents of n tokens per second, {'mean-pooled features' if task == 'retrieval' else 'classified'}"
+        found += pivot(title, rows.select("rate", task=task), "reader", "n")
+    return found
+
+
+def chart(results: Sequence[Result]) -> list[Panel]:
+    """Quality over documents per second, a point per reader."""
+    rows, panels = join(results), []
+    for task, metric in METRICS.items():
+        points: dict[str, list[list[tuple[float, float]]]] = {}
+        for row in quality_rows(results).select(metric, task=task, group="all"):
+            rate = rows.find("rate", task=task, reader=row.reader, n=row.n)
+            points |= {row.reader: [[(rate.value, row.value)]]} if rate else {}
+        if points:
+            panels.append(Panel(f"{task}, n = {row.n:,}", "documents per second", f"{metric} in %", points))
+    return panels

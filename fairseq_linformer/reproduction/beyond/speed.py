@@ -1,0 +1,128 @@
+"""Training, finetuning and inference at base size take less time and memory than with the authors' code and others.
+
+Each holds if the median over interleaved rounds of each measured ratio is within its limit. **training**: a
+pretraining step at n = 512, k = 256, layerwise, is 1.12 times as fast as the authors', and takes at most 0.75 times
+their activation memory at n = 4,096; a finetuning step is 2.4 times as fast as theirs with 32 tokens, 1.2 times with
+128, and at least 1 / 1.1 times as fast as RoBERTa's. **finetuning**: a whole process on SST-2 is twice as fast as the
+authors', and 0.85 times as fast as RoBERTa's. **inference**: at n = 16,384, k = 256, 5.3 times as fast as RoBERTa's
+with SDPA. (An earlier command measured compiled processes.)
+"""
+
+import importlib.util
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+
+from ...benchmark.measure import inference, make_cases, training
+from ...benchmark.processes import processes
+from ...benchmark.rows import FAIRSEQ_MODELS
+from ...benchmark.timing import num_threads
+from ...data.tasks import TASKS
+from ...training.data import describe_data
+from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
+from ..finetuned import task_folder
+from ..page import Table
+from ..result import Inputs, Parts, Result, in_words, join
+from ..verdict import Check, Verdict, decide
+
+TITLE = "Speed"
+SAYS = "less time and memory than the authors' code"
+THREADS = 2
+"""Of PyTorch, on a CPU."""
+_ALL: dict[str, tuple[str, ...]] = dict.fromkeys(("training", "training, peers", "process", "inference"), ())
+PARTS: Parts = {
+    "smoke": {"training": ()},
+    "cpu": {**_ALL, "finetuning": ("tasks",)},
+    "gpu": {**_ALL, "finetuning": ("tasks",)},
+}
+LENGTHS, FINETUNING_LENGTHS, INFERENCE_LENGTHS = (512, 1024, 2048, 4096), (32, 64, 128), (512, 4096, 16384)
+POSITIONS, K = 512, 256
+"""Of finetuned models, and of all."""
+TOKENS = {"cpu": (2048, 4096), "gpu": (32_768, 32_768)}
+"""Of a training step and of a forward pass: a large GPU computes fewer in less time than it takes to launch the
+kernels."""
+PEERS = {"lucidrains": "linformer", "linformer-pytorch": "linformer_pytorch"}
+"""Packages of PyPI, compared if they are installed."""
+
+
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    with nullcontext() if scale == "gpu" else num_threads(THREADS):
+        timed, data = measurements(part, scale, inputs), "random tokens"
+        if part == "finetuning":
+            data = f"sst-2: {describe_data(task_folder('sst-2', POSITIONS, inputs))}"
+        return run_benchmark(part, scale, "speed", timed, inputs, data)
+
+
+def measurements(part: str, scale: str, inputs: Inputs) -> Sequence[partial]:
+    if scale == "smoke":
+        models: tuple[str, ...] = ("linformer", "transformer-sdpa")
+        steps = partial(training, tokens=64, setup=SMOKE)
+        finetuning = partial(steps, cases=make_cases(models, 16, (8,)), positions=32)
+        return [partial(steps, cases=make_cases(models, 32, (16,))), finetuning]
+    setup = GPU if scale == "gpu" else replace(CPU, layers=12)
+    step_tokens, forward_tokens = TOKENS[scale]
+    if part.startswith("training"):
+        peers = tuple(name for name, package in PEERS.items() if importlib.util.find_spec(package))
+        models = ("ours", *peers) if part.endswith("peers") else FAIRSEQ_MODELS
+        steps = partial(training, tokens=step_tokens, setup=setup)
+        pretraining = [partial(steps, cases=make_cases(models, n, (K,))) for n in LENGTHS]
+        short = [make_cases(models, n, (K,), positions=POSITIONS) for n in FINETUNING_LENGTHS]
+        return [*pretraining, *(partial(steps, cases=cases, positions=POSITIONS) for cases in short)]
+    if part == "inference":
+        passes = partial(inference, tokens=forward_tokens, setup=replace(setup, rounds=2))
+        return [partial(passes, cases=make_cases(FAIRSEQ_MODELS, n, (K,))) for n in INFERENCE_LENGTHS]
+    whole = replace(setup, dtype="fp16" if scale == "gpu" else "fp32")
+    cases = make_cases(FAIRSEQ_MODELS, POSITIONS, (K,))
+    if part == "process":
+        return [partial(processes, cases=cases, batch=1, setup=replace(whole, rounds=1))]
+    data, classes = str(task_folder("sst-2", POSITIONS, inputs)), len(TASKS["sst-2"].classes)
+    return [partial(processes, cases=cases, batch=32, setup=whole, data=data, classes=classes)]
+
+
+BOUNDS = {
+    "training": [
+        ("time_ratio", "authors", 512, 1.12),
+        ("time_ratio", "authors", 32, 2.4),
+        ("time_ratio", "roberta", 32, 1 / 1.1),
+        ("time_ratio", "authors", 128, 1.2),
+        ("bytes_share", "authors", 4096, 0.75),
+    ],
+    "finetuning": [("speed_ratio", "authors", 512, 2.0), ("speed_ratio", "roberta", 512, 0.85)],
+    "inference": [("time_ratio", "roberta", 16384, 5.3)],
+}
+"""By part: metric, baseline, n, and the limit of the median, which bytes must not exceed and others must reach."""
+CLAIMS = {
+    "training": "A training step takes less time and memory than with the authors' code.",
+    "finetuning": "A finetuning process is at least twice as fast as the authors', and nearly as fast as RoBERTa's.",
+    "inference": "Inference on long inputs is several times as fast as RoBERTa's.",
+}
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    return [Verdict(part, claim, bound_checks(results, part)) for part, claim in CLAIMS.items()]
+
+
+def bound_checks(results: Sequence[Result], part: str) -> list[Check]:
+    rows, checks = join(result for result in results if result.part == part), []
+    for metric, baseline, n, limit in BOUNDS[part]:
+        if row := rows.find(metric, model="ours", baseline=baseline, n=n):
+            is_within, sign = (row.value <= limit, "≤") if metric == "bytes_share" else (row.value >= limit, "≥")
+            text = f"{metric.replace('_', ' ')} over {baseline}, n = {n:,} {in_words(row)}; needs {sign} {limit:.3g}"
+            checks.append(decide(is_within, text))
+    return checks
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    """A row per number, the parts with a limit first."""
+    found = []
+    for result in sorted(results, key=lambda result: result.part not in BOUNDS):
+        c, cells = result.configuration, []
+        for row in result.rows:
+            model = row.model if row.baseline is None else f"{row.model} over {row.baseline}"
+            quantity = row.part or row.metric.replace("_", " ")
+            unit = "" if quantity.endswith("per second") else row.unit
+            cells.append([row.phase or "", f"{row.n:,}", model, quantity, in_words(row, 4), unit])
+        title = f"{result.part.capitalize()}, {c['layers']} layers, {c['device']}, {c['dtype']}, {c['threads']} threads"
+        found.append(Table(title, ["phase", "n", "model", "quantity", "median [extremes]", "unit"], cells))
+    return found

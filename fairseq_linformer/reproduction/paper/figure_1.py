@@ -1,0 +1,164 @@
+"""The singular values of attention matrices have a long tail, and those of higher layers are more skewed.
+
+Measured on a RoBERTa that is pretrained here, and on pretrained encoders of `transformers`, whose attention has learned
+from more text. The paper gives curves of RoBERTa-base and large, and no numbers. The stored numbers of scale cpu are on
+Wikipedia, books and IMDB, also at n = 512; `reproduce` measures the validation split.
+
+**Tail.** Holds if in each head the first quarter of the singular values has at least 0.75 of their sum (a quarter if
+all are equal); does not hold if it has less than 0.5 in one. The smallest share of a layer's heads decides, not the
+mean.
+
+**Layers.** Holds if the first quarter of the singular values has a larger share of their sum in the upper half of the
+layers than in the lower half, means over layers and heads, for each model and text; does not hold if it has not for
+one; not enough evidence with fewer than 6 layers.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from fairseq.data import PrependTokenDataset, TokenBlockDataset
+
+from ...analysis.loading import BOS, load_model
+from ...analysis.sentences import Sentences
+from ...analysis.spectrum import Spectrum, measure_spectrum
+from ...data.manifest import describe_source
+from ...models.datasets import open_dataset
+from ..page import Panel, Table
+from ..result import Inputs, Parts, Result, Row, Rows, environment, find_shards, join, mean_in_words, significant
+from ..run import SCALES, Model, compared_run, train_runs, training_environment
+from ..verdict import UNDECIDED, Check, Verdict, decide
+
+TITLE, WHERE = "Figure 1", "Figure 1, section 3"
+SAYS = "singular values of attention have a long tail, more so in higher layers"
+PARTS: Parts = {
+    "smoke": {"roberta": ("data",), "encoder": ("encoder", "source")},
+    "cpu": {"roberta": ("data",)},
+    "encoder": {"encoder": ("encoder", "source")},
+}
+TAIL, NO_TAIL = 0.75, 0.5
+MIN_LAYERS = 6
+SENTENCES = {"smoke": 4, "cpu": 1000}
+"""Blocks of n tokens whose attention is analyzed; the paper takes 10,000."""
+ENCODER_SIZES = {"smoke": (16, 2), "encoder": (512, 50)}
+"""n, and sentences per source."""
+
+
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    return run_roberta(scale, inputs) if part == "roberta" else run_encoder(scale, inputs)
+
+
+def run_roberta(scale: str, inputs: Inputs) -> Result:
+    """The RoBERTa of most comparisons, of the first seed, on the validation split."""
+    sizes, text = SCALES[scale], inputs.text
+    plan = compared_run(Model(sizes.compared_n), sizes, sizes.seeds[0])
+    runs = train_runs([plan], sizes, inputs.runs / scale, text)
+    model, state = load_model(runs[plan].checkpoint, tokenizer=False), runs[plan].folder / "spectrum.npz"
+    blocks = read_blocks(find_shards(text)[0], model.n)
+    spectrum = measure_spectrum(model, blocks, SENTENCES[scale], model.n, "validation split", state)
+    spectra = {f"RoBERTa, n = {model.n}, validation split": spectrum}
+    return result_of("roberta", scale, spectra, training_environment(runs.values(), inputs))
+
+
+def read_blocks(folder: Path, n: int) -> Iterator[list[int]]:
+    """The validation split of a prepared text in blocks of n tokens that begin with ``<s>``, none of them masked."""
+    split = open_dataset(folder / "valid")
+    blocks = TokenBlockDataset(split, split.sizes, n - 1, pad=None, eos=None, break_mode="none")
+    return (block.tolist() for block in PrependTokenDataset(blocks, BOS) if len(block) == n)
+
+
+def run_encoder(scale: str, inputs: Inputs) -> Result:
+    """An encoder of ``transformers`` on each source: plain text is split every n tokens; of JSON lines and parquet each
+    row is a sentence, and those shorter than n are skipped."""
+    n, number = ENCODER_SIZES[scale]
+    name, model = Path(str(inputs.encoder)).name.lower(), load_model(inputs.encoder)
+    if model.n < n:
+        raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")
+    texts = [Sentences(source, model, n) for source in inputs.source or ()]
+    spectra = {f"{name}, {text.name}": measure_spectrum(model, text, number, n, text.name) for text in texts}
+    sums = [[file["sha256"][:12] for file in describe_source(text.source)["files"]] for text in texts]
+    data = "sha256: " + ", ".join(" ".join([text.name, *each]) for text, each in zip(texts, sums))
+    return result_of(f"encoder {name}", scale, spectra, environment(inputs, data))
+
+
+def result_of(part: str, scale: str, spectra: Mapping[str, Spectrum], circumstances: dict[str, Any]) -> Result:
+    """The share of each head at a quarter of the singular values, and the cumulative share of each layer, mean over
+    heads."""
+    rows, facts = Rows(), {}
+    for source, spectrum in spectra.items():
+        n, unit = spectrum.n, f"share of the sum of singular values, mean over {spectrum.sentences:,} sentences"
+        facts[source] = {"n": n, "index": spectrum.index, "sentences": spectrum.sentences}
+        for (layer, head), share in np.ndenumerate(spectrum.heat):
+            at = {"source": source, "n": n, "layer": layer + 1, "head": head + 1}
+            rows.append(Row(metric="cumulative_share", value=significant(share), unit=unit, **at))
+        for number, values in enumerate(spectrum.layers, start=1):
+            step = max(1, len(values) // 32)
+            points = [(i, round(float(value), 5)) for i, value in enumerate(values, start=1) if i % step == 0]
+            rows.append(Row(metric="cumulative_share_curve", source=source, layer=number, points=points))
+    return Result(part, scale, rows, circumstances, {"sources": facts})
+
+
+def shares_by_layer(results: Sequence[Result]) -> dict[tuple[str, int], list[float]]:
+    """The share of each head at a quarter of the singular values, by source and layer."""
+    shares: dict[tuple[str, int], list[float]] = {}
+    for row in join(results).select("cumulative_share"):
+        shares.setdefault((row.source, row.layer), []).append(row.value)
+    return shares
+
+
+def tail_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
+    checks = []
+    for (source, layer), values in shares.items():
+        least = min(values)
+        text = f"{source}, layer {layer}: {least:.2f} in one of {len(values)} heads, {mean(values):.2f} on average"
+        checks.append(decide(least >= TAIL, f"{text}; needs ≥ {TAIL}", least < NO_TAIL))
+    return checks
+
+
+def layer_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
+    """The upper half of the layers against the lower one; of an odd number the middle layer is in neither."""
+    checks = []
+    for source in dict.fromkeys(source for source, _ in shares):
+        layers = sorted(layer for each, layer in shares if each == source)
+        half = max(1, len(layers) // 2)
+        lower, upper = (mean(mean(shares[source, i]) for i in some) for some in (layers[:half], layers[-half:]))
+        text = f"{source}: {lower:.2f} in the lower half of {len(layers)} layers, {upper:.2f} in the upper"
+        if len(layers) < MIN_LAYERS:
+            checks.append(Check(UNDECIDED, f"{text}; needs {MIN_LAYERS} layers"))
+        else:
+            checks.append(decide(upper > lower, f"{text}; needs more in the upper"))
+    return checks
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    shares = shares_by_layer(results)
+    tail = "The singular values of attention have a long tail, in each layer and head."
+    layers = "The singular values of higher layers are more skewed than those of lower ones."
+    return [Verdict("tail", tail, tail_checks(shares)), Verdict("layers", layers, layer_checks(shares))]
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    shares = shares_by_layer(results)
+    sources = list(dict.fromkeys(source for source, _ in shares))
+    rows = [
+        [str(layer), *(mean_in_words(shares.get((source, layer), []), 2) for source in sources)]
+        for layer in sorted({layer for _, layer in shares})
+    ]
+    title = "Share of the sum of singular values in their first quarter, mean over heads (lowest to highest)"
+    return [Table(title, ["layer", *sources], rows)]
+
+
+def chart(results: Sequence[Result]) -> list[Panel]:
+    """The cumulative shares by layer, of the first text of each model, at the longest n."""
+    panels = []
+    for result in results:
+        facts = result.configuration["sources"]
+        source = max(facts, key=lambda name: facts[name]["n"])
+        curves = result.rows.select("cumulative_share_curve", source=source)
+        every = max(1, len(curves) // 6)
+        lines = {f"layer {row.layer}": [row.points] for row in curves[::every]}
+        x = "index of the singular value, largest first"
+        panels.append(Panel(source, x, "cumulative share, mean over heads", lines))
+    return panels

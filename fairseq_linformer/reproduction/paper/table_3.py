@@ -1,0 +1,202 @@
+"""The Linformer is faster than the Transformer and fits larger batches; both gains grow with n, and with a smaller k.
+
+**Time** (left half), of a forward pass at equally many tokens. Holds if in every cell of the paper that was measured
+each round of the Linformer is faster than that of a Transformer that materializes its weights; and if along each row,
+from the largest k to the smallest, and each column, from the shortest n to the longest, the speedup grows: the slowest
+round at the end is above the fastest round at the beginning, and no step decreases by more than the spread of its
+rounds. Does not hold if no round is faster, in one cell, or if one step decreases by more than that. SDPA, which the
+paper did not have, is reported, and is not part of the verdict.
+
+**Memory** (right half): the largest batches for 16 GiB, counted at base size in fp16, with materialized attention
+weights in both models, as in 2020, and nothing computed in chunks, as on a GPU. Holds if the Linformer's is larger in
+every cell of the paper in which a sentence of the Transformer fits, with the same order as the times. Section 5.3
+gives a V100 of 16 GB and no precision; fp16 is ASSUMED: in fp32 a single sentence of 16,384 positions, for which the
+paper prints a ratio, does not fit the Transformer's memory. E and F are initialized as in the authors' code: with
+windows, the default, scores are weighted and masked, which equation (7) does not do and which takes memory.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any
+
+import torch
+
+from ...benchmark.encoders import build_materialized, build_transformer
+from ...benchmark.measure import Setup, inference, make_cases
+from ...benchmark.memory import largest_batch
+from ...benchmark.rows import Case
+from ...modules import LinformerEncoder
+from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
+from ..page import Panel, Table
+from ..paper_numbers import TABLE_3_DIMENSIONS, TABLE_3_MEMORY, TABLE_3_TIME, table_3
+from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, significant
+from ..verdict import Check, Verdict, decide
+
+TITLE, WHERE = "Table 3", "Table 3, section 5.3"
+SAYS = "faster, and larger batches; more so with n and with a smaller k"
+PARTS: Parts = {"smoke": {"time": (), "memory": ()}, "cpu": {"time": (), "memory": ()}, "gpu": {"time": ()}}
+CLAIMS = {
+    "time": "The Linformer is faster than the Transformer; its speedup grows with n, and with a smaller k.",
+    "memory": "The Linformer fits larger batches than the Transformer; the gain grows with n, and with a smaller k.",
+}
+METRICS = {"time": "time_ratio", "memory": "batch_ratio"}
+PRINTED = {"time": TABLE_3_TIME, "memory": TABLE_3_MEMORY}
+TITLES = {"time": "Speedup over eager attention", "memory": "Ratio of the largest batch sizes"}
+LENGTHS = tuple(2**i for i in range(9, 17))
+MEMORY_GIB = 16.0
+"""Memory of the V100 in section 5.3, whose largest batches the paper compares."""
+TIMED: dict[str, tuple[Sequence[int], Sequence[int], int, Setup]] = {
+    "smoke": ((256,), (128,), 256, SMOKE),
+    "cpu": (LENGTHS[:-2], TABLE_3_DIMENSIONS, 4096, CPU),
+    "gpu": (LENGTHS, TABLE_3_DIMENSIONS, 65536, GPU),
+}
+"""Lengths, k, tokens of a batch, and setup."""
+COUNTED: dict[str, tuple[Sequence[int], Sequence[int], Setup]] = {
+    "smoke": ((256, 512), (64, 128), Setup(layers=2, embed_dim=64)),
+    "cpu": (LENGTHS, TABLE_3_DIMENSIONS, Setup()),
+}
+"""Lengths, k and shape of the models whose memory is counted."""
+
+
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    if part == "time":
+        return run_time(scale, inputs)
+    rows = Rows(count_batches(*COUNTED[scale]))
+    setup = COUNTED[scale][2]
+    shape = {"layers": setup.layers, "embed_dim": setup.embed_dim}
+    configuration = {**shape, "dtype": "fp16", "memory_gib": MEMORY_GIB}
+    return Result(part, scale, rows, environment(inputs, "none: shapes"), configuration)
+
+
+def run_time(scale: str, inputs: Inputs) -> Result:
+    lengths, dims, tokens, setup = TIMED[scale]
+    timed = partial(inference, tokens=tokens, setup=setup)
+    models = ("transformer-eager", "transformer-sdpa", "linformer")
+    groups = [partial(timed, cases=make_cases(models, n, dims)) for n in lengths]
+    result = run_benchmark("time", scale, "table_3", groups, inputs)
+    for row in result.rows.select("time_ratio"):
+        row["baseline"] = row.baseline.removeprefix("transformer-")
+    return result
+
+
+def count_batches(lengths: Sequence[int], dims: Sequence[int], setup: Setup) -> Iterator[Row]:
+    """The Transformer's largest batch, and the ratios of batches and of bytes per sentence. A batch of no sentence has
+    none."""
+
+    def count(build: Callable[[], LinformerEncoder], n: int) -> tuple[int, int]:
+        return largest_batch(build, n, torch.float16, MEMORY_GIB * 2**30)
+
+    for n in lengths:
+        theirs = count(partial(build_transformer, setup.config(Case("transformer-eager", n)), "eager"), n)
+        yield Row(metric="largest_batch", value=theirs[0], unit="sentences", model="transformer", n=n)
+        for k in (k for k in dims if k < n):
+            config = replace(setup.config(Case("linformer", n, k)), projection_init="normal")
+            ours = count(partial(build_materialized, config), n)
+            at: dict[str, Any] = {"baseline": "eager", "model": "linformer", "n": n, "k": k}
+            if theirs[0] and ours[0]:
+                ratio = significant(ours[0] / theirs[0])
+                yield Row(metric="batch_ratio", value=ratio, unit="ratio of batches", **at)
+            fewer = significant(theirs[1] / ours[1])
+            yield Row(metric="bytes_ratio", value=fewer, unit="ratio of bytes", **at)
+
+
+def half_of(result: Result) -> str:
+    """``time`` or ``memory``; several parts may be of one half."""
+    return result.part.partition(",")[0]
+
+
+def paper_cells(result: Result) -> Iterator[tuple[float, Row]]:
+    """What the paper prints and our row, of each cell that both have, with eager attention."""
+    half = half_of(result)
+    for row in result.rows.select(METRICS[half], baseline="eager"):
+        if printed := table_3(PRINTED[half], row.n, row.k):
+            yield printed, row
+
+
+def half_checks(result: Result) -> list[Check]:
+    """More than 1 in every cell, rising with n and with a smaller k."""
+    checks, rows = [], []
+    for printed, row in paper_cells(result):
+        text = f"n = {row.n}, k = {row.k}: {half_of(result)} {row.value:.3g}x (paper: {printed:g}x); needs > 1"
+        checks.append(decide(row.low > 1, text, row.high <= 1))
+        rows.append(row)
+    for fixed, along, falling in (("k", "n", False), ("n", "k", True)):
+        for value in sorted({row[fixed] for row in rows}):
+            line = sorted((row for row in rows if row[fixed] == value), key=itemgetter(along), reverse=falling)
+            checks += [_rises(line, along, f"{fixed} = {value}")] if line[1:] else []
+    return checks
+
+
+def _rises(line: Sequence[Row], along: str, where: str) -> Check:
+    """Every round of the last is above every one of the first, and no step goes down by more than rounds differ."""
+    first, last = line[0], line[-1]
+    falls = [
+        f"; it falls from {along} = {a[along]} to {along} = {b[along]}" for a, b in pairwise(line) if b.high < a.low
+    ]
+    values = ", ".join(f"{row.value:.3g}x at {along} = {row[along]}" for row in (first, last))
+    text = f"{where}: {values}; needs more, no step down{''.join(falls[:1])}"
+    return decide(not falls and last.low > first.high, text, bool(falls))
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    found = []
+    for half, claim in CLAIMS.items():
+        measured = [result for result in results if half_of(result) == half]
+        checks = [check for result in measured for check in half_checks(result)]  # models of several depths apart
+        remarks = [remark for result in measured for remark in _too_long(result.rows)]
+        found.append(Verdict(half, claim, checks, remarks=remarks))
+    return found
+
+
+def _too_long(rows: Rows) -> list[str]:
+    """The lengths at which no sentence fits the Transformer's memory."""
+    remarks = []
+    for row in rows.select("largest_batch", model="transformer", value=0):
+        ratio = min(rows.select("bytes_ratio", n=row.n), key=lambda each: each.k)
+        printed = table_3(TABLE_3_MEMORY, row.n, ratio.k)
+        remarks.append(
+            f"n = {row.n:,}: no sentence fits the Transformer's memory; at k = {ratio.k} the Linformer takes "
+            f"{ratio.value:.3g} times fewer bytes" + (f" (paper: {printed}x)" if printed else "")
+        )
+    return remarks
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    """The paper's numbers with ours, and those that the paper does not have."""
+    found = []
+    for result in results:
+        cells = [[f"{r.n:,}", str(r.k), f"{printed:g}", in_words(r)] for printed, r in paper_cells(result)]
+        title = f"{TITLES[half_of(result)]}, {describe(result)}"
+        found += [Table(title, ["n", "k", "paper", "ours, median [extremes]"], cells)] if cells else []
+        sdpa = [[f"{r.n:,}", str(r.k), in_words(r)] for r in result.rows.select("time_ratio", baseline="sdpa")]
+        found += [Table(f"Speedup over SDPA, {describe(result)}", ["n", "k", "ours"], sdpa)] if sdpa else []
+    return found
+
+
+def describe(result: Result) -> str:
+    """What ours was measured on; the paper's is a V100."""
+    c = result.configuration
+    layers = f"{c['layers']} layer{'s' * (c['layers'] > 1)} of {c['embed_dim']}, {c['dtype']}"
+    if half_of(result) == "memory":
+        return f"{layers}, {c['memory_gib']:g} GiB, counted"
+    return f"{layers}, {c['device']}" + f", {c['threads']} thread{'s' * (c['threads'] > 1)}" * (c["device"] == "cpu")
+
+
+def chart(results: Sequence[Result]) -> list[Panel]:
+    """Each half, the paper's with ours."""
+    panels = []
+    for result in results:
+        half = half_of(result)
+        ours = result.rows.select(METRICS[half], baseline="eager").lines("k", "n", "k = {}")
+        theirs = {
+            f"k = {k}, paper": [[(n, value) for n in PRINTED[half] if (value := table_3(PRINTED[half], n, k))]]
+            for k in TABLE_3_DIMENSIONS
+            if f"k = {k}" in ours
+        }
+        if ours:
+            title, y = f"{half.capitalize()}, {describe(result)}", "times the Transformer's"
+            panels.append(Panel(title, "n", y, {**ours, **theirs}, {}, list(theirs), log_x=True, log_y=True))
+    return panels

@@ -1,0 +1,116 @@
+"""Whether the proof's E and F leave each row of attention within eps ||P_i|| ||V||, at the theorem's own k.
+
+softmax(Q (E K)^T) F V with E = delta R, F = exp(-delta) R of the proof against softmax(Q K^T) V, on random heads; eps
+= 0.5, 1 for both Theta. The theorem does not say which norm of V it means, so there are two claims. Holds if in every
+head at least 0.9 of the rows are within eps; does not hold if fewer are in one; not enough evidence if F = 0, no
+attention at all, has at least 0.9 of the rows there too: such a bound says nothing.
+
+k is 9 d log(d) / eps^2 or 5 log(n) / eps^2, whichever is smaller. At d = 64 it is that of n, so a k that does not
+depend on n is not what was tested.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+import torch
+
+from ...analysis import theorem2
+from ...analysis.heads import build_heads, powers_of_two, random_head
+from ..page import Panel, Table
+from ..result import Inputs, Parts, Result, Row, Rows, join, repeated
+from ..verdict import Check, Verdict, decide
+from .theorem_1 import EPSILON, SEED, SIZES, measure_heads
+
+TITLE, WHERE = "Theorem 2", "Theorem 2, appendix B"
+SAYS = "linear attention: E and F of a k that does not depend on n"
+PARTS: Parts = {scale: {"heads": ()} for scale in SIZES}
+PROOF, NOTHING = "proof, delta = 2^-n", "F = 0"
+"""Approximations of P V, as ``analysis.theorem2.shares_within`` names them."""
+MIN_K = 16
+MIN_SHARE = 0.9
+NORMS = {"spectral": "2", "frobenius": "F"}
+
+
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    return measure_heads(part, scale, inputs, measure)
+
+
+def measure(lengths: list[int], width: int, draws: int) -> Iterator[Row]:
+    """The share of rows within eps with the proof's E and F, and with F = 0, at each k; over a tenth of the draws, at
+    least 3."""
+    generator = torch.Generator().manual_seed(SEED + 1)  # R is independent of the heads
+    for n, head in zip(lengths, build_heads(random_head, lengths, width, SEED)):
+        stated = math.ceil(min(theorem2.stated_k(n, width, EPSILON)))
+        for k in sorted({*powers_of_two(MIN_K, n), min(n, stated)}):
+            shares = theorem2.shares_within(head, k, EPSILON, max(3, draws // 10), generator)
+            for approximation, norm in itertools.product((PROOF, NOTHING), NORMS):
+                found = {**repeated(shares[approximation][norm], fmean), "unit": "share of rows, mean over draws"}
+                at = {"approximation": approximation, "source": "random", "n": n, "head_dim": width, "k": k}
+                yield Row(metric=f"{norm}_within_eps", **found, **at)
+
+
+def at_stated_k(rows: Rows, norm: str) -> list[tuple[Row, Row]]:
+    """Shares of rows within eps at the theorem's own k: with the E and F of the proof, and with F = 0."""
+    proof, nothing = (rows.select(f"{norm}_within_eps", approximation=each) for each in (PROOF, NOTHING))
+    stated = [math.ceil(min(theorem2.stated_k(row.n, row.head_dim, EPSILON))) for row in proof]
+    return [(row, other) for row, other, k in zip(proof, nothing, stated, strict=True) if row.k == k]
+
+
+def norm_checks(rows: Rows, norm: str) -> list[Check]:
+    checks = []
+    for row, nothing in at_stated_k(rows, norm):
+        is_vacuous = nothing.value >= MIN_SHARE
+        is_met = row.value >= MIN_SHARE
+        shares = f"{row.value:.2f} of rows; needs ≥ {MIN_SHARE}; F = 0: {nothing.value:.2f}"
+        text = f"{row.source}, n = {row.n}, k = {row.k}: {shares}"
+        checks.append(decide(is_met and not is_vacuous, text + ", so passing says nothing" * is_vacuous, not is_met))
+    return checks
+
+
+def branches(rows: Rows) -> list[str]:
+    """What the theorem's other expression for k would be."""
+    return [
+        f"n = {row.n:,}, d = {row.head_dim}, either norm: k = {row.k} is 5 log(n) / eps^2; "
+        f"9 d log(d) / eps^2 would be {theorem2.stated_k(row.n, row.head_dim, EPSILON)[0]:,.0f}"
+        for row, _ in at_stated_k(rows, "spectral")
+    ]
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    rows = join(results)
+    return [
+        Verdict(
+            f"||V||_{letter}",
+            f"The proof's E and F leave each row of attention within eps ||P_i|| ||V||_{letter}.",
+            norm_checks(rows, norm),
+            remarks=branches(rows) if norm == "spectral" else (),
+        )
+        for norm, letter in NORMS.items()
+    ]
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    cells = [
+        [f"||V||_{letter}", f"{row.n:,}", str(row.head_dim), str(row.k), f"{row.value:.2f}", f"{nothing.value:.2f}"]
+        for norm, letter in NORMS.items()
+        for row, nothing in at_stated_k(join(results), norm)
+    ]
+    title = (
+        f"Share of the rows i of attention with an error of at most eps ||P_i|| ||V||, eps = {EPSILON}, on random "
+        "Q, K and V; mean over draws of R, the random k x n matrix of the proof's E and F"
+    )
+    return [Table(title, ["norm", "n", "d", "k of the theorem", "proof", "F = 0"], cells)]
+
+
+def chart(results: Sequence[Result]) -> list[Panel]:
+    """Rows within eps by k, with the E and F of the proof, and with F = 0."""
+    rows = join(results)
+    proof, nothing = (
+        rows.select("spectral_within_eps", approximation=each).lines("n", "k", f"{name}, n = {{}}")
+        for each, name in ((PROOF, "proof"), (NOTHING, NOTHING))
+    )
+    title = f"Theorem 2, ||V||_2, eps = {EPSILON}"
+    panel = Panel(title, "k", "share of rows within eps", {**proof, **nothing}, {}, list(nothing), log_x=True)
+    return [panel] if rows else []

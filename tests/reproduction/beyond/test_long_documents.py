@@ -1,0 +1,153 @@
+"""Paired differences, rules, and what each reader reads."""
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_linformer.reproduction import retrieval
+from fairseq_linformer.reproduction.beyond import long_documents
+from fairseq_linformer.reproduction.document_models import Reader, cut, cut_ids, readers, truncate_ids
+from fairseq_linformer.reproduction.paired import answer_row, answers_of, difference, unpack
+from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
+from fairseq_linformer.reproduction.run import Model
+from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, Estimate
+
+READERS = readers(n=64, piece=12, k=16, window=4, layers=1)
+DOCUMENT = [0, *range(100, 130), 2]
+
+
+def test_answers_round_trip():
+    answers = [True, False, False, True, True, False, True, False, True]
+    row = answer_row(answers, "accuracy", reader="a", seed=1)
+    assert row.value == pytest.approx(100 * 5 / 9) and unpack(row).tolist() == answers
+    rows = Rows(
+        [answer_row([False], "accuracy", reader="a", seed=2), answer_row([True], "accuracy", reader="a", seed=1)]
+    )
+    assert answers_of(rows, "accuracy", reader="a").tolist() == [[True], [False]]
+
+
+def test_the_interval_of_a_difference():
+    """Of the mean of 1,000 differences with standard deviation s, about 1.96 s / sqrt(1,000) on either side."""
+    draw = np.random.default_rng(1)
+    a, b = (draw.random((1, 1000)) < p for p in (0.9, 0.8))
+    change = a.astype(float) - b
+    found, half = difference(a, b, "x"), 100 * 1.96 * change.std() / 1000**0.5
+    assert found.value == pytest.approx(100 * change.mean())
+    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half), abs=0.2)
+    assert difference(a, a, "x").high == 0
+
+
+def test_the_interval_includes_the_seeds():
+    """Models whose seeds differ by 10 points, on questions that do not."""
+    a, b = np.zeros((3, 100), dtype=bool), np.zeros((3, 100), dtype=bool)
+    a[0, :10] = a[1, :20] = a[2, :30] = True
+    found = difference(a, b, "x")
+    assert found.value == pytest.approx(20) and found.low < 14 and found.high > 26
+
+
+def test_what_is_read():
+    assert truncate_ids(DOCUMENT, READERS["first piece"]) == [0, *range(100, 110), 2]
+    assert truncate_ids(DOCUMENT, READERS["both ends"]) == [0, 100, 101, *range(122, 130), 2]  # 10 * 128 // 510 = 2
+    assert truncate_ids(DOCUMENT, READERS["pieces"]) == truncate_ids(DOCUMENT, READERS["Linformer"]) == DOCUMENT
+    pieces = cut_ids(DOCUMENT, READERS["pieces"])
+    assert pieces == [[0, *range(i, i + 10), 2] for i in (100, 110, 120)]
+    assert [len(piece) for piece in cut_ids(DOCUMENT, READERS["half pieces"])] == [6] * 7 + [4]
+    tokens = torch.arange(48).reshape(2, 24)
+    assert (
+        cut(tokens, READERS["pieces"]).tolist()[1] == list(range(12, 24))
+        and cut(tokens, READERS["pieces"]).size(0) == 4
+    )
+    assert cut(tokens, READERS["first piece"]).tolist() == [list(range(12)), list(range(24, 36))]
+
+
+def test_ranks_by_hand():
+    scores = np.array([[0.5, 0.6, 0.4], [0.1, 0.9, 0.2], [0.3, 0.3, 0.3]])
+    assert retrieval.ranks(scores).tolist() == [1, 0, 0]
+
+
+class Bag:
+    """Features that are the one-hot vectors of tokens."""
+
+    def __call__(self, tokens, features_only):
+        return torch.nn.functional.one_hot(tokens, 200).float(), None
+
+
+def test_a_query_finds_its_article_by_the_pieces_that_have_its_words():
+    """The article of the second query shares tokens with it only behind the first piece."""
+    articles = [[0, *[110] * 10, *[111] * 10, 2], [0, *[120] * 10, *[121] * 10, 2], [0, *[130] * 10, *[131] * 10, 2]]
+    queries = [[0, 110, 2], [0, 121, 2], [0, 130, 2]]
+    candidates = [retrieval.Candidate("", "", "", query, ids) for query, ids in zip(queries, articles)]
+    for name, expected in (("first piece", [0, 1, 0]), ("pieces", [0, 0, 0]), ("nearest piece", [0, 0, 0])):
+        ranks = retrieval.find_by_reader(Bag(), READERS[name], candidates).tolist()
+        assert [rank > 0 for rank in ranks] == [rank > 0 for rank in expected] or name == "first piece", name
+    vectors = retrieval.embed(Bag(), [[5, 5, 6], [7]])
+    assert vectors[0, [5, 6]].tolist() == pytest.approx([2 / 5**0.5, 1 / 5**0.5]) and vectors[1, 7] == 1
+
+
+class Words:
+    """A tokenizer with a token per word."""
+
+    def encode(self, lines):
+        ids = [[10 + len(word) for word in line.split()] + [2] for line in lines]
+        return np.concatenate([np.array(each) for each in ids]), np.array([len(each) for each in ids])
+
+
+def test_candidates(tmp_path):
+    """Queries are removed from their articles, from each place in turn; short articles are left out."""
+    paragraphs = [" ".join([chr(ord("a") + i) * (i + 1)] * 4) for i in range(10)]
+    (tmp_path / "text.txt").write_text("\n".join(paragraphs) + "\n\nshort\n\n" + 3 * ("\n".join(paragraphs) + "\n\n"))
+    found = retrieval.choose_candidates([str(tmp_path / "text.txt")], Words(), 3, 30, 8, (4, 4))
+    assert [each.place for each in found] == list(retrieval.PLACES)
+    for each, (first, last) in zip(found, ((0, 8), (8, 16), (16, 30))):
+        assert first <= 4 * paragraphs.index(each.query) < last and each.query not in each.text
+        assert len(each.ids) == 30 and each.query_ids[1] not in each.ids
+    with pytest.raises(ValueError, match="must have 9 articles of 30 tokens with a query, got 4"):
+        retrieval.choose_candidates([str(tmp_path / "text.txt")], Words(), 9, 30, 8, (4, 4))
+
+
+@pytest.mark.parametrize(
+    "change, speed, outcome",
+    [
+        ((0.1, 2.0), (1.0, 1.2), HOLDS),  # better, and as fast
+        ((-1.0, 0.5), (1.01, 1.2), HOLDS),  # faster, and at most a point below
+        ((-1.01, 0.5), (1.01, 1.2), UNDECIDED),
+        ((-1.0, 0.5), (1.0, 1.2), UNDECIDED),
+        ((0.1, 2.0), (0.8, 0.99), FAILS),  # slower
+        ((-3.0, -1.01), (1.5, 2.0), FAILS),  # worse
+    ],
+)
+def test_worth(change, speed, outcome):
+    estimates = [Estimate(low, low, high, "x") for low, high in (change, speed)]
+    assert long_documents.worth(*estimates).outcome == outcome
+
+
+def test_verdicts_and_tables():
+    """The Linformer with W is right on all long reviews, pieces on half of them, k = 1 on none."""
+    right = {long_documents.LINFORMER: 8, long_documents.TRANSFORMER: 8, long_documents.CUT: 4}
+    rows = [answer_row([True] * 8 + [False] * 8, "longer", n=1024, seed=1)]
+    for reader in long_documents.readers_of("imdb", "encoder"):
+        correct = right.get(reader, 0)
+        for seed in (1, 2, 3):
+            answers = [i < correct for i in range(8)] + [True] * 8
+            rows.append(answer_row(answers, "accuracy", reader=reader, n=1024, seed=seed))
+        rows.append(Row(metric="rate", value=2.0, task="imdb", reader=reader, n=1024, unit="documents per second"))
+        times = {"value": 1.5, "low": 1.4, "high": 1.6}
+        rows.append(
+            Row(metric="time_ratio", task="imdb", model=long_documents.LINFORMER, baseline=reader, n=1024, **times)
+        )
+    result = Result("imdb: x", "encoder", Rows(rows), dict.fromkeys(ENVIRONMENT, "x"))
+    found = {verdict.name: verdict.outcome for verdict in long_documents.verdicts([result]) if verdict.checks}
+    assert found == dict.fromkeys((f"{name}, imdb" for name in long_documents.CLAIMS), HOLDS)
+    quality, rates = long_documents.tables([result])
+    assert quality.head[1:] == ["all", "longer than 512 tokens"]
+    assert {row[0]: row[2] for row in quality.rows}[long_documents.CUT] == "50 [50, 50]"
+    (panel,) = long_documents.chart([result])
+    assert panel.lines[long_documents.LINFORMER] == [[(2.0, 100.0)]] and rates.rows
+
+
+def test_names_are_of_all_scales():
+    for scale in long_documents.SIZES:
+        for task in long_documents.METRICS:
+            compared = long_documents.readers_of(task, scale)
+            assert {long_documents.FIRST, long_documents.CUT, long_documents.LINFORMER} <= compared.keys()
+    assert Reader(Model(512), layers=3).name == "roberta-n512-layers3"
