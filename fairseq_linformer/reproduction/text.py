@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..data.tokenizer_files import DICTIONARY
-from ..files import check_data_path, read_json, sha256, write_json
+from ..files import check_data_path, claim, read_json, sha256
 
 FILES = (DICTIONARY, "train.bin", "valid.bin")
 
@@ -26,11 +26,7 @@ def find_shards(text: Path | None, single: bool = False) -> list[Path]:
 def claim_runs(folder: Path, text: Path) -> None:
     """Make a folder the one of the runs on a text, because finished runs are used again; ValueError if its runs are on
     another text."""
-    path, found = folder / "text.json", describe_text(text)
-    if path.exists() and read_json(path) != found:
-        raise ValueError(f"{folder} has runs on another text than --data {text}; use another --runs")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, found)
+    claim(folder, {"--data": describe_text(text)})
 
 
 def describe_text(text: Path | None) -> str:

@@ -23,12 +23,11 @@ from ..evaluation.fairseq_classifier import FairseqClassifier, read_prepared_row
 from ..files import check_can_be_written, read_json, write_json
 from ..models.datasets import open_dataset
 from . import local, slurm
-from .compose import compose_config
 from .data import copy_companions, describe_data, find_tokenizer, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
-from .job import TrainingJob
-from .recipe import CONFIG, Recipe, run_names
-from .run_folder import CHECKPOINTS, check_run_folder, training_provenance
+from .job import TrainingJob, compose_config
+from .recipe import FINETUNING_YAML, Recipe, run_names
+from .run_folder import CHECKPOINTS, CONFIG, check_run_folder, read_config, training_provenance
 
 FIXED = """
     task criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
@@ -49,7 +48,6 @@ class FinetuningJob:
         name: name of the run folder in ``runs``; for a grid, of the folder that contains the run folders.
         data: folder of the task; prepared unless it exists.
         runs: folder of the run folders.
-        max_positions: n; None for the checkpoint's.
         from_scratch: train the same model without pretrained weights.
         device: ``cuda`` or ``cpu``.
         overrides: further overrides of fairseq-hydra-train.
@@ -62,7 +60,6 @@ class FinetuningJob:
     name: str
     data: str
     runs: str = "runs"
-    max_positions: int | None = None
     from_scratch: bool = False
     device: str = "cpu"
     overrides: tuple[str, ...] = ()
@@ -94,7 +91,7 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
         elif not dry_run:
             if len(trainings) > 1:
                 print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
-            local.train(training)
+            local.run(training)
             result = build_result(job, recipe, checkpoint, training)
             for saved in (training.folder / CHECKPOINTS).glob("*.pt"):
                 remove_optimizer_state(saved)
@@ -105,12 +102,11 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
 
 
 def submit(job: FinetuningJob, sbatch_options: Sequence[str] = (), dry_run: bool = False) -> str:
-    """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them."""
+    """Submit the untrained runs to Slurm, one GPU each. ``finetune`` then evaluates and reports them."""
     _, trainings = open_job(job, dry_run)
     if not trainings:
         raise ValueError(f"{job.data} is not prepared, and --dry-run writes nothing; run `fairseq-linformer prepare`")
-    options = [*slurm.layout(1, 1, job.device), *sbatch_options]
-    return slurm.submit(trainings, options, "finetune-" + job.name.replace("/", "-"), dry_run)
+    return slurm.submit(trainings, [*slurm.layout(1, 1, job.device), *sbatch_options], dry_run)
 
 
 def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
@@ -118,9 +114,9 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
     are prepared."""
     check_can_be_written(job.runs)
     data = Path(job.data)
-    checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, job.max_positions, dry_run)
+    checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, dry_run)
     if not is_prepared(data):  # preparing may take an hour, so wrong overrides are rejected first
-        compose_config(str(CONFIG), build_trainings(job, checkpoint, rows=1)[0].overrides)
+        compose_config(FINETUNING_YAML, build_trainings(job, checkpoint, rows=1)[0].overrides)
         find_tokenizer(checkpoint, job.tokenizer)
         if dry_run:
             return checkpoint, []
@@ -139,7 +135,7 @@ def build_trainings(job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int
             key = word.lstrip("+~").partition("=")[0]
             if any(f"{each}.".startswith(f"{key}.") or f"{key}.".startswith(f"{each}.") for each in keys):
                 raise ValueError(f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set it")
-        trainings.append(TrainingJob(str(CONFIG), (*own, *job.overrides), 1, job.device, job.runs, name))
+        trainings.append(TrainingJob(str(FINETUNING_YAML), (*own, *job.overrides), 1, job.device, job.runs, name))
     return trainings
 
 
@@ -174,6 +170,15 @@ def build_result(
 def _evaluate(classifier: FairseqClassifier, data: Path, split: str) -> dict[str, Any]:
     total, rows = read_prepared_rows(classifier, data, split)
     return evaluate(classifier, rows, total=total)
+
+
+def choose_device(folder: Path) -> str:
+    """The device of an existing run or grid, which a machine without a GPU may report, too; otherwise a GPU if there is
+    one."""
+    for path in (folder / CONFIG, *sorted(folder.glob(f"*/{CONFIG}"))):
+        if path.is_file():
+            return "cpu" if read_config(path.parent).common.cpu else "cuda"
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def default_name(data: str, checkpoint: str) -> str:

@@ -29,7 +29,7 @@ from ..benchmark.gpus import GIB, Gpu
 from ..benchmark.memory import DTYPES, default_dtype
 from ..models.stub_task import VOCAB_SIZE, StubTask
 from ..projected_dim import format_projected_dim
-from .compose import compose_config
+from .job import compose_config
 
 SUPPORTED = {
     "task._name": ("masked_lm",),

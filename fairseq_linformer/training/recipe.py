@@ -13,16 +13,17 @@ accuracies on the 872 development rows, of which 50.9 % have the most frequent l
 
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.tasks import OWN, Task
 from ..resources import CONFIGS
-from .initial_checkpoint import InitialCheckpoint
+from .initial_checkpoint import InitialCheckpoint, read_width
 from .job import quote
 
-CONFIG = CONFIGS / "finetune" / "base.yaml"
+FINETUNING_YAML = CONFIGS / "finetune" / "base.yaml"
 LR, BATCH_SIZE, EPOCHS, SEED, WARMUP = 1e-5, 32, 10, 1, 0.06
 GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
 """RoBERTa's learning rates for GLUE, and its number of seeds."""
@@ -79,6 +80,23 @@ class Recipe:
             f"lr_scheduler.total_num_update={updates}",
             f"lr_scheduler.warmup_updates={round(WARMUP * updates)}",
         ]
+
+
+def choose_recipes(
+    checkpoint: str,
+    lrs: Sequence[float] | None = None,
+    batch_sizes: Sequence[int] | None = None,
+    seeds: Sequence[int] | None = None,
+    epochs: int = EPOCHS,
+    grid: bool = False,
+) -> list[Recipe]:
+    """Build a recipe per combination of the given values. Where none is given, it is RoBERTa's, or those of its grid;
+    its learning rates are scaled to the width of the checkpoint."""
+    if not lrs:
+        width = read_width(checkpoint)
+        lrs = [scale_lr(lr, width) for lr in (GRID_LRS if grid else (LR,))]
+        print(f"learning rate for a width of {width}: {', '.join(f'{lr:g}' for lr in lrs)}", file=sys.stderr)
+    return build_grid(lrs, batch_sizes or (BATCH_SIZE,), seeds or (GRID_SEEDS if grid else (SEED,)), epochs)
 
 
 def scale_lr(lr: float, width: int) -> float:

@@ -40,7 +40,6 @@ RUNS = [
     ("local-window", "inference, k = 8"),
     ("recall", "recall"),
     ("retrieval", "converted"),
-    ("retrieval", "distilled"),
     ("distillation", "untrained"),
     ("distillation", "short inputs"),
     ("distillation", "curve n=32, k=8, W=4"),

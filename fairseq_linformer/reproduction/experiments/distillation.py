@@ -22,8 +22,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
-from ...linearization.explained_variance import explained_variance
-from ...linearization.linearize import RUN
+from ...training.explained_variance import explained_variance
+from ...training.linearize import RUN
 from ..display import Table, pivot
 from ..encoder import EncoderModel, distill, open_encoder
 from ..result import Inputs, Parts, Result, Row, Rows, environment, join, significant

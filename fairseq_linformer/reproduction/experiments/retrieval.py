@@ -8,7 +8,6 @@ Transformer made of the documents, next to a Linformer's queries.
 
 **converted**: converted without training, W = 16 has at least 98 % of the Transformer's hit@1 and 99.5 % of its hit@10,
 at each L. **E and F**: at the longest L, W = 16 has a higher hit@1 than k = 1 with that window with every seed.
-**distilled**: distilled with the term for pooled features, the same two bounds also hold in the old index.
 
 (Written before the first measurement with these pairs. From other pairs of one seed, 340 words long, it was known that
 the converted Linformer finds as many as the Transformer, with W = 0 one to four points less.)
@@ -25,11 +24,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...checkpoints.files import MODEL, read_checkpoint, write_checkpoint
+from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...checkpoints.models import build_model, open_checkpoint
 from ...models.datasets import open_dataset
 from ..display import Table, pivot
-from ..encoder import EncoderModel, distill, open_encoder
+from ..encoder import EncoderModel, open_encoder
 from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
 from ..run import Model, convert
 from ..statistics import UNDECIDED, Check, Verdict, decide
@@ -41,20 +40,13 @@ START, END = 0, 2
 """Token IDs of <s> and </s>."""
 BATCH = 8
 SIZES: dict[str, dict[str, Any]] = {
-    "smoke": {"n": 32, "window": 4, "lengths": (4, 10), "pairs": 6, "distillation": {"max_update": 2, "batch_size": 8}},
-    "encoder": {
-        "n": 512,
-        "window": 16,
-        "lengths": (60, 480),
-        "pairs": 300,
-        "distillation": {"max_update": 250, "batch_size": 4, "lr": 2e-4, "amp": True},
-    },
+    "smoke": {"n": 32, "window": 4, "lengths": (4, 10), "pairs": 6},
+    "encoder": {"n": 512, "window": 16, "lengths": (60, 480), "pairs": 300},
 }
 """``lengths``: L, in tokens. ``pairs``: per seed."""
 SEEDS = (1, 2, 3)
 TRANSFORMER, LINFORMER, NO_WINDOW, ONE_AVERAGE = "Transformer", "k = n / 4, W", "k = n / 4, W = 0", "k = 1, W"
-DISTILLED, POOLED = "distilled", "distilled, pooled"
-PARTS: Parts = {scale: dict.fromkeys(("converted", DISTILLED), ("data", "encoder")) for scale in SIZES}
+PARTS: Parts = {scale: {"converted": ("data", "encoder")} for scale in SIZES}
 HIT_1, HIT_10 = 0.98, 0.995
 """Least share of the Transformer's hits."""
 
@@ -66,18 +58,12 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     encoder = open_encoder(inputs.encoder, n, folder)
     with TemporaryDirectory() as students:
         checkpoints = {TRANSFORMER: encoder}
-        if part == DISTILLED:
-            for name, weight in ((DISTILLED, 0.0), (POOLED, 1.0)):
-                training = {**sizes["distillation"], "pooled_weight": weight}
-                model = EncoderModel(n, n // 4, local_window=window)
-                checkpoints[name] = distill(model, training, inputs.text, encoder, name.replace(", ", "-"))[0] / MODEL
-        else:
-            for name, model in {
-                LINFORMER: EncoderModel(n, n // 4, local_window=window),
-                NO_WINDOW: EncoderModel(n, n // 4),
-                ONE_AVERAGE: EncoderModel(n, 1, local_window=window),
-            }.items():
-                checkpoints[name] = _convert(encoder, model, Path(students, f"{len(checkpoints)}.pt"))
+        for name, model in {
+            LINFORMER: EncoderModel(n, n // 4, local_window=window),
+            NO_WINDOW: EncoderModel(n, n // 4),
+            ONE_AVERAGE: EncoderModel(n, 1, local_window=window),
+        }.items():
+            checkpoints[name] = _convert(encoder, model, Path(students, f"{len(checkpoints)}.pt"))
         rows = measure(checkpoints, find_shards(inputs.text)[0], sizes)
     configuration = {**sizes, "encoder": read_checkpoint(encoder)["provenance"]["imported"]}
     return Result(part, scale, rows, environment(inputs, describe_text(inputs.text)), configuration)
@@ -158,43 +144,29 @@ def hit_rate(queries: Tensor, documents: Tensor, at: int) -> float:
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows = join(results)
     lengths = sorted({row.tokens for row in rows})
-    indexes = ("own index", "old index")
-    converted = rows.find("hit@1", model=LINFORMER)
-    distilled = rows.find("hit@1", model=POOLED)
     return [
         Verdict(
             "converted",
             "Converted without training, k = n / 4 with a local window finds what the Transformer finds.",
-            [check_kept(rows, LINFORMER, length, "own index", at) for length in lengths for at in (1, 10) if converted],
+            [check_kept(rows, LINFORMER, length, at) for length in lengths for at in (1, 10)],
         ),
         Verdict(
             "E and F",
             "On long texts E and F find more than one average next to the same local window.",
-            [check_more(rows, lengths[-1])] if converted else [],
-        ),
-        Verdict(
-            "distilled",
-            "Distilled with a term for pooled features, it also finds it in the Transformer's index.",
-            [
-                check_kept(rows, POOLED, length, index, at)
-                for length in lengths
-                for index in indexes
-                for at in (1, 10)
-                if distilled
-            ],
+            [check_more(rows, length) for length in lengths[-1:]],
         ),
     ]
 
 
-def check_kept(rows: Rows, model: str, tokens: int, index: str, at: int) -> Check:
+def check_kept(rows: Rows, model: str, tokens: int, at: int) -> Check:
     """A model's hits are at least a share of the Transformer's."""
-    find = partial(rows.find, f"hit@{at}", tokens=tokens)
-    ours, theirs = find(model=model, index=index), find(model=TRANSFORMER, index="own index")
+    find = partial(rows.find, f"hit@{at}", tokens=tokens, index="own index")
+    ours, theirs = find(model=model), find(model=TRANSFORMER)
     if ours is None or theirs is None:
         return Check(UNDECIDED, f"{model} or the Transformer is not measured")
     needed = (HIT_1 if at == 1 else HIT_10) * theirs.value
     return decide(
-        ours.value >= needed, f"{tokens} tokens, {index}: hit@{at} of {model} {in_words(ours)} %; needs ≥ {needed:.2f}"
+        ours.value >= needed, f"{tokens} tokens: hit@{at} of {model} {in_words(ours)} %; needs ≥ {needed:.2f}"
     )
 
 

@@ -28,8 +28,7 @@ from typing import Any
 
 from ...checkpoints.files import LAST, MODEL
 from ...data.tasks import TASKS
-from ...training.finetune import FinetuningJob, finetune, open_job
-from ...training.job import TrainingJob
+from ...training.finetune import FinetuningJob, finetune
 from ...training.recipe import GRID_LRS, Recipe, build_grid, run_names
 from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper
@@ -37,7 +36,7 @@ from ..display import Table
 from ..encoder import EncoderModel, distill, open_encoder
 from ..finetuned import mean_accuracy, near_chance, result_of, task_folder
 from ..result import Inputs, Parts, Result, Rows, in_words, join
-from ..run import CONFIG, Model, Run, train_runs
+from ..run import Model, Run, train_runs
 from ..scales import SCALES
 from ..statistics import (
     FAILS,
@@ -234,7 +233,7 @@ def finetune_encoder(task: str, model: Model, scale: str, inputs: Inputs) -> tup
 
 
 def paper_job(task: str, model: Model, inputs: Inputs, device: str) -> FinetuningJob:
-    """The grid of a model that ``submit --array pretraining`` has trained."""
+    """The grid of a model that ``submit`` has pretrained."""
     pretraining = inputs.runs / figure_3.config_name(model)
     if not (pretraining / DONE).exists():
         raise ValueError(f"{pretraining} must be a finished pretraining, but it has no file {DONE}")
@@ -247,26 +246,6 @@ def paper_job(task: str, model: Model, inputs: Inputs, device: str) -> Finetunin
         str(inputs.runs),
         device=device,
     )
-
-
-def slurm_jobs(runs, tasks, device: str) -> list[TrainingJob]:
-    """The Slurm array of all grids."""
-    if tasks is None:
-        raise ValueError("--array table-2 needs --tasks")
-    inputs = Inputs("", Path(runs), tasks=Path(tasks))
-    jobs = [paper_job(task, model, inputs, device) for model in PAPER_MODELS.values() for task in NAMES]
-    return [training for job in jobs for training in open_job(job)[1]]
-
-
-def slurm_pretraining(runs, tasks, device: str) -> list[TrainingJob]:
-    """The Slurm array of all pretrainings: of Figure 3, and of this table."""
-    jobs = [job for array in figure_3.ARRAYS.values() for job in array(runs, tasks, device)]
-    names = [figure_3.config_name(model) for model in PAPER_MODELS.values()]
-    jobs += [TrainingJob(str(CONFIG), (f"+run={name}",), 1, device, str(runs)) for name in names]
-    return list(dict.fromkeys(jobs))
-
-
-ARRAYS = {"table-2": slurm_jobs, "pretraining": slurm_pretraining}
 
 
 # Verdicts
