@@ -35,8 +35,8 @@ from .stopping import StopRequest, stop_after_update
 logger = logging.getLogger(__name__)
 logger.setLevel(logging.INFO)  # fairseq silences all ranks but the first
 TIMEOUT = timedelta(minutes=30)
-"""Of collective operations. PyTorch's 10 minutes are too few for rank 0 to write a large checkpoint to a busy file
-system while the others wait."""
+"""The timeout of collective operations. PyTorch's 10 minutes are too few for rank 0 to write a large checkpoint to a
+busy file system while the others wait."""
 
 
 def main(run: str) -> int:
