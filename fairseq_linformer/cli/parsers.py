@@ -135,7 +135,7 @@ def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
 
 
 def positive(text: str) -> int:
-    """A type of options."""
+    """Parse a number that is at least 1."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
@@ -143,7 +143,7 @@ def positive(text: str) -> int:
 
 
 def usable_device(text: str) -> str:
-    """A type of options."""
+    """Parse a device that PyTorch can use."""
     import torch
 
     try:

@@ -39,7 +39,7 @@ own."""
 
 @dataclass(frozen=True)
 class FinetuningJob:
-    """A checkpoint to finetune on a task.
+    """A job of ``finetune``: a checkpoint, a task, and a recipe or a grid of them.
 
     Attributes:
         task: the task, which ``data`` must be of.

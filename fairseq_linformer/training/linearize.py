@@ -1,7 +1,7 @@
 """Conversion of a Transformer to a Linformer, with distillation.
 
 OUT/teacher/       the teacher as a fairseq checkpoint, if the source is a model of ``transformers``
-OUT/start.pt       the Linformer before training
+OUT/untrained.pt   the Linformer before training
 OUT/run/           the run folder of the distillation, as in training/run_folder.py
 OUT/inputs.json    source, text and options; only the same ones resume
 OUT/report.json    explained variance of the teacher's features, by layer, before, during and after
@@ -40,7 +40,7 @@ from .initial_checkpoint import open_initial_checkpoint
 from .job import TrainingJob, quote
 
 DISTILLATION_YAML = CONFIGS / "distill" / "base.yaml"
-START, TEACHER_FOLDER = "start.pt", "teacher"
+UNTRAINED, TEACHER_FOLDER = "untrained.pt", "teacher"
 REPORT = "report.json"
 RUN = "run"
 WARMUP = 0.05
@@ -127,7 +127,7 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         return report
     is_checkpoint = is_fairseq_checkpoint(options.source)
     teacher = Path(options.source).absolute() if is_checkpoint else out / TEACHER_FOLDER / MODEL
-    student = out / START
+    student = out / UNTRAINED
     length = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(student), "model")["max_positions"])
 
     def measure(checkpoint: Path) -> list[float]:
@@ -137,7 +137,7 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         training = _build_job(options, out, teacher, length)
         local.train(training)
         student = training.folder / run_folder.CHECKPOINTS / LAST
-    before = measure(out / START)
+    before = measure(out / UNTRAINED)
     at = {str(update): measure(_find_checkpoint(student.parent, update)) for update in options.measure_at}
     report = {
         TEACHER_KEY: sha256(teacher),
@@ -163,7 +163,7 @@ def _find_checkpoint(folder: Path, update: int) -> Path:
 
 
 def _prepare(options: Linearization, out: Path) -> None:
-    """Write the teacher, the student's start and the inputs: all, or none."""
+    """Write the teacher, the untrained student and the inputs: all, or none."""
     for split in ("train", "valid"):
         open_dataset(Path(options.text) / split)
     torch.manual_seed(options.seed)
@@ -175,8 +175,8 @@ def _prepare(options: Linearization, out: Path) -> None:
             f"{options.source} must have no classification head, since `linearize` distills the encoder, got "
             f"{', '.join(heads)}; distill a finetuned model with the criterion linformer_distillation"
         )
-    start = to_linformer(checkpoint, **options.model)
-    n = get_cfg_section(start, "model")["max_positions"]
+    student = to_linformer(checkpoint, **options.model)
+    n = get_cfg_section(student, "model")["max_positions"]
     length = options.tokens_per_sample or n
     if not 2 <= length <= n:
         raise ValueError(f"tokens_per_sample must be between 2 and the student's {n}, got {length}")
@@ -188,12 +188,12 @@ def _prepare(options: Linearization, out: Path) -> None:
             teacher = folder / TEACHER_FOLDER / MODEL
         dictionary = read_masked_lm_dictionary(Path(options.text) / DICTIONARY)
         Teacher(str(teacher), name=options.source).check_task(dictionary, length, options.text)
-        write_checkpoint(start, folder / START)
+        write_checkpoint(student, folder / UNTRAINED)
         claim(folder, options.inputs)
 
 
 def _build_job(options: Linearization, out: Path, teacher: Path, length: int) -> TrainingJob:
-    student = open_initial_checkpoint(out / START, out)
+    student = open_initial_checkpoint(out / UNTRAINED, out)
     overrides = (
         f"common.seed={options.seed}",
         f"common.amp={str(options.amp).lower()}",

@@ -87,7 +87,7 @@ def test_mixed_precision(encoder, text, tmp_path):
 
 def test_conversion_only(encoder, text, tmp_path):
     report = convert_only(encoder, tmp_path / "a", text)
-    start, teacher = (tmp_path / "a" / name for name in ("start.pt", "teacher/model.pt"))
+    start, teacher = (tmp_path / "a" / name for name in ("untrained.pt", "teacher/model.pt"))
     assert report["variance_after"] == pytest.approx(explained_variance(teacher, start, text, 16))
     assert get_cfg_section(read_checkpoint(start), "model")["projection_init"] == "graded"
     assert not (tmp_path / "a" / "run").exists() and (tmp_path / "a" / "tokenizer.json").exists()
@@ -115,7 +115,7 @@ def test_options_of_the_model(options, encoder, text, tmp_path):
 def test_length_of_blocks(encoder, text, tmp_path):
     out = tmp_path / "out"
     report = convert_only(encoder, out, text, "--tokens-per-sample", 8)
-    expected = {n: explained_variance(out / "teacher" / "model.pt", out / "start.pt", text, n) for n in (8, 16)}
+    expected = {n: explained_variance(out / "teacher" / "model.pt", out / "untrained.pt", text, n) for n in (8, 16)}
     assert report["variance_before"] == pytest.approx(expected[8]) != pytest.approx(expected[16])
     assert get_cfg_section(read_checkpoint(out / "model.pt"), "model")["max_positions"] == 16
 

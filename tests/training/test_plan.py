@@ -93,6 +93,7 @@ def state_bytes(run, model):
         optimizer = optim.MemoryEfficientFP16Optimizer.build_optimizer(run.cfg, params)
     else:
         optimizer = optim.FP16Optimizer.build_optimizer(run.cfg, params)
+    optimizer.zero_grad()
     for p in params:
         p.grad = torch.zeros_like(p)
     optimizer.step()
@@ -110,7 +111,8 @@ def test_states_in_half_precision():
     assert two.gradients == 2 * one.gradients and 2 * run.parameters < one.weights < 2 * run.parameters + 1000
     for each in (run, efficient):
         with gpu_kernels(run.num_masked):
-            assert each.memory(1, False, 1).optimizer == state_bytes(each, each.build_step(1, False)[0])
+            expected = state_bytes(each, each.build_step(1, False)[0])
+        assert each.memory(1, False, 1).optimizer == expected
 
 
 @pytest.mark.slow
