@@ -5,6 +5,7 @@ RUN/checkpoints/  checkpoint_best.pt, with dictionary, labels and tokenizer: rea
 RUN/result.json   scores, recipe and provenance; a run is finished once it exists
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,20 +16,24 @@ import torch
 
 from ..checkpoints.files import BEST, LAST, RESULT, is_fairseq_checkpoint, remove_optimizer_state, training_seconds
 from ..data.task_sources import TaskFiles
-from ..data.tasks import Task
+from ..data.tasks import OWN, Task
 from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
 from ..evaluation.encoded_rows import is_prepared
 from ..evaluation.evaluate import evaluate
 from ..evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
 from ..files import check_can_be_written, read_json, write_json
 from ..models.datasets import open_dataset
+from ..resources import CONFIGS
 from . import local, slurm
 from .data import copy_companions, describe_data, find_tokenizer, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
-from .job import TrainingJob, compose_config
-from .recipe import FINETUNING_YAML, Recipe, run_names
+from .job import TrainingJob, compose_config, quote
+from .recipe import Recipe, run_names
 from .run_folder import CHECKPOINTS, CONFIG, check_run_folder, read_config, training_provenance
 
+FINETUNING_YAML = CONFIGS / "finetune" / "base.yaml"
+WARMUP = 0.06
+"""Share of the updates in which the learning rate rises to its peak."""
 FIXED = """
     task criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
     dataset.disable_validation optimization.update_freq distributed_training.distributed_world_size model.max_positions
@@ -129,7 +134,7 @@ def build_trainings(job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int
     """Build a training job per recipe for ``rows`` of training data; ValueError if an override is not allowed."""
     trainings = []
     for name, recipe in zip(run_names(job.name, job.recipes), job.recipes):
-        own = recipe.overrides(job.task, checkpoint, job.data, rows, job.from_scratch)
+        own = build_overrides(job.task, checkpoint, recipe, job.data, rows, job.from_scratch)
         keys = [*FIXED, *(each.lstrip("+").partition("=")[0] for each in own)]
         for word in job.overrides:
             key = word.lstrip("+~").partition("=")[0]
@@ -137,6 +142,26 @@ def build_trainings(job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int
                 raise ValueError(f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set it")
         trainings.append(TrainingJob(str(FINETUNING_YAML), (*own, *job.overrides), 1, job.device, job.runs, name))
     return trainings
+
+
+def build_overrides(
+    task: Task, checkpoint: InitialCheckpoint, recipe: Recipe, data, rows: int, from_scratch: bool = False
+) -> list[str]:
+    """Overrides of ``FINETUNING_YAML`` for ``data``, the folder of a task with that many training rows."""
+    updates = math.ceil(rows / recipe.batch_size) * recipe.epochs
+    return [
+        f"task.num_classes={len(task.classes)}" if task.name == OWN else f"+task={task.name}",
+        f"common.seed={recipe.seed}",
+        f"task.data={quote(str(Path(data).absolute()))}",
+        f"task.max_positions={checkpoint.max_positions}",
+        f"checkpoint.finetune_from_model={'null' if from_scratch else quote(str(checkpoint.path))}",
+        *checkpoint.overrides,
+        f"dataset.batch_size={recipe.batch_size}",
+        f"optimization.lr=[{recipe.lr!r}]",
+        f"optimization.max_epoch={recipe.epochs}",
+        f"lr_scheduler.total_num_update={updates}",
+        f"lr_scheduler.warmup_updates={round(WARMUP * updates)}",
+    ]
 
 
 def build_result(

@@ -16,15 +16,10 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from ..data.tasks import OWN, Task
-from ..resources import CONFIGS
-from .initial_checkpoint import InitialCheckpoint, read_width
-from .job import quote
+from .initial_checkpoint import read_width
 
-FINETUNING_YAML = CONFIGS / "finetune" / "base.yaml"
-LR, BATCH_SIZE, EPOCHS, SEED, WARMUP = 1e-5, 32, 10, 1, 0.06
+LR, BATCH_SIZE, EPOCHS, SEED = 1e-5, 32, 10, 1
 GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
 """RoBERTa's learning rates for GLUE, and its number of seeds."""
 LR_FACTORS = ((768, 1), (256, 10), (0, 50))
@@ -36,7 +31,7 @@ class Recipe:
     """Hyperparameters of a run.
 
     Attributes:
-        lr: peak learning rate, reached after a share ``WARMUP`` of the updates; it then decays linearly to 0.
+        lr: peak learning rate, it then decays linearly to 0.
         batch_size: sentences or pairs per update.
         epochs: number of epochs.
         seed: seed of the classification head, dropout and shuffling.
@@ -61,25 +56,6 @@ class Recipe:
         'lr2e-05-batch16-seed3'
         """
         return f"lr{self.lr!r}-batch{self.batch_size}-seed{self.seed}"
-
-    def overrides(
-        self, task: Task, checkpoint: InitialCheckpoint, data, rows: int, from_scratch: bool = False
-    ) -> list[str]:
-        """Overrides of configs/finetune/base.yaml for ``data``, the folder of a task with that many training rows."""
-        updates = math.ceil(rows / self.batch_size) * self.epochs
-        return [
-            f"task.num_classes={len(task.classes)}" if task.name == OWN else f"+task={task.name}",
-            f"common.seed={self.seed}",
-            f"task.data={quote(str(Path(data).absolute()))}",
-            f"task.max_positions={checkpoint.max_positions}",
-            f"checkpoint.finetune_from_model={'null' if from_scratch else quote(str(checkpoint.path))}",
-            *checkpoint.overrides,
-            f"dataset.batch_size={self.batch_size}",
-            f"optimization.lr=[{self.lr!r}]",
-            f"optimization.max_epoch={self.epochs}",
-            f"lr_scheduler.total_num_update={updates}",
-            f"lr_scheduler.warmup_updates={round(WARMUP * updates)}",
-        ]
 
 
 def choose_recipes(

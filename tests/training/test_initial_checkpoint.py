@@ -9,8 +9,9 @@ import torch
 from fairseq_linformer.checkpoints.files import find_checkpoint, read_checkpoint
 from fairseq_linformer.cli import main
 from fairseq_linformer.data.tasks import TASKS
+from fairseq_linformer.training.finetune import FINETUNING_YAML, build_overrides
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint, read_width
-from fairseq_linformer.training.recipe import FINETUNING_YAML, GRID_LRS, LR, Recipe, scale_lr
+from fairseq_linformer.training.recipe import GRID_LRS, LR, Recipe, scale_lr
 
 from .. import fairseq_commands
 from ..checkpoints.encoders import save_encoder
@@ -35,7 +36,7 @@ def test_all_kinds_of_checkpoints(kind, train_checkpoint, mlm_data, tmp_path):
     assert start.max_positions == 16 and start.path == folder / "checkpoint_last.pt"
     classes = tmp_path / "classes"
     fairseq_commands.classification_data(classes)
-    overrides = Recipe(batch_size=8, epochs=1).overrides(TASKS["sst-2"], start, classes, 120)
+    overrides = build_overrides(TASKS["sst-2"], start, Recipe(batch_size=8, epochs=1), classes, 120)
     overrides += "common.fp16=false common.cpu=true common.tensorboard_logdir=null dataset.num_workers=0".split()
     overrides += "optimization.max_update=1 optimization.lr=[0] optimization.stop_min_lr=-1".split()
     fairseq_commands.hydra_train(classes, tmp_path / "save", *overrides, group="finetune")
@@ -50,7 +51,7 @@ def test_recipe_is_robertas(masked_lm, tmp_path):
     start = open_initial_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path)
 
     def overrides(*options):
-        return dict(word.split("=", 1) for word in Recipe().overrides(TASKS["sst-2"], start, tmp_path, *options))
+        return dict(word.split("=", 1) for word in build_overrides(TASKS["sst-2"], start, Recipe(), tmp_path, *options))
 
     # 120 rows, batches of 32, 10 epochs
     assert (
