@@ -41,13 +41,14 @@ _MAY_DIFFER = (
 
 
 def check_run_folder(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
-    """Check that a job's folder is new or has the same configuration.
+    """Check a job's configuration, and that its folder is new or has the same one.
 
     Args:
         ignore: options that may differ from the folder's.
     """
+    yaml = OmegaConf.to_yaml(job.cfg)
     if (job.folder / CONFIG).exists():
-        texts = (job.folder / CONFIG).read_text(encoding="utf-8"), OmegaConf.to_yaml(job.cfg)
+        texts = (job.folder / CONFIG).read_text(encoding="utf-8"), yaml
         before, now = (identify_run(OmegaConf.create(text), ignore) for text in texts)
         check_same(job.folder, before, now)
     elif any(job.folder.glob("[!.]*")):  # a killed job can leave hidden files
