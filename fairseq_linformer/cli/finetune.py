@@ -131,5 +131,5 @@ def _open_task(options: argparse.Namespace) -> tuple[Task, str | TaskFiles, str]
         return task, files, path.resolve().name if path.is_dir() else path.stem
     if not (prepared := read_prepared_task(path)):
         raise ValueError(f"{given} does not say its task; pass it, with --data {given}")
-    options.data = given
+    options.data = options.data or given
     return prepared, "hub", path.resolve().name
