@@ -6,11 +6,12 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+INPUTS = "inputs.json"
 _DISK_FULL = os.strerror(errno.ENOSPC)
 
 
@@ -82,6 +83,35 @@ def write_lines(path, lines: Iterable[str]) -> None:
     with open_atomic(path) as file:
         for line in lines:
             file.write(line + "\n")
+
+
+def claim(folder, inputs: Mapping[str, Any]) -> None:
+    """Reserve a folder for these inputs, so that its outputs are used again only for the same ones.
+
+    Args:
+        folder: gets ``inputs.json``, unless it has one.
+        inputs: options, checksums, and whatever else determines the outputs, as JSON has them.
+
+    Raises:
+        ValueError: the folder belongs to other inputs.
+    """
+    path = Path(folder, INPUTS)
+    if path.exists():
+        check_same(folder, read_json(path), inputs)
+    else:
+        write_json(path, inputs)
+
+
+def check_same(folder, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise ValueError if a folder was made from other inputs than those of now; the message names those that differ,
+    at most three."""
+    differing = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    if differing:
+        words = [f"{key} must be {before.get(key)}, got {now.get(key)}" for key in differing[:3]]
+        words += [f"and {len(differing) - 3} more"] if len(differing) > 3 else []
+        raise ValueError(
+            f"{folder} was made from other inputs: {'; '.join(words)}; choose another folder, or move it away"
+        )
 
 
 @contextmanager

@@ -64,13 +64,14 @@ fi
 tokenizer=(--tokenizer "$out/transformer/tokenizer.json")
 [ -e "$out/$task" ] ||
     fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
-# Rejects wrong options of finetuning now, not after hours of distillation; the Linformer does not exist yet.
-fairseq-linformer finetune "$task" "$out/transformer/model.pt" "${finetuning[@]}" --name check \
-    --max-positions "$positions" --dry-run > /dev/null
+linformer=(--max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}")
+[ -e "$out/untrained" ] ||
+    fairseq-linformer convert "$out/transformer/model.pt" "$out/untrained" "${linformer[@]}"
+# Rejects wrong options of finetuning now, not after hours of distillation.
+fairseq-linformer finetune "$task" "$out/untrained/model.pt" "${finetuning[@]}" --name check --dry-run > /dev/null
 [ -e "$out/text" ] || fairseq-linformer prepare pretraining "$out/text" --source "$text" "${tokenizer[@]}"
 fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text "$out/text/shard0" \
-    --max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \
-    --max-update "$updates" "${training[@]}" "${amp[@]}"
+    "${linformer[@]}" --max-update "$updates" "${training[@]}" "${amp[@]}"
 [ -e "$out/linformer/report.json" ] || exit 0   # the time budget is spent
 fairseq-linformer finetune "$task" "$out/linformer/model.pt" "${finetuning[@]}" --name "$task"
 scored=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["checkpoint"])' "$out/runs/$task/result.json")

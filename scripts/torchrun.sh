@@ -10,16 +10,18 @@
 #   NODES=2 NODE_RANK=0 MASTER_ADDR=node0 scripts/torchrun.sh +run=n512-k256-layerwise task.data=$PWD/data/BIN
 #   NODES=2 NODE_RANK=1 MASTER_ADDR=node0 scripts/torchrun.sh +run=n512-k256-layerwise task.data=$PWD/data/BIN
 #
-# Arguments are overrides, --config, --device, --runs and --name, as for `fairseq-linformer submit`. PYTHON is the
-# interpreter (default: .venv/bin/python). On Ctrl-C or TERM the current update is finished and a checkpoint is saved;
-# rerun the command to resume.
+# Arguments are overrides, --config, --device, --runs and --name of `fairseq-linformer submit`, which checks them and
+# writes the run folder. PYTHON is the interpreter (default: .venv/bin/python). On Ctrl-C or TERM the current update is
+# finished and a checkpoint is saved; rerun the command to resume.
 set -euo pipefail
 root=$(dirname "$0")/..
 [ ! -d "$root/fairseq_linformer" ] || cd "$root" # in a source tree; an installed script stays in the current folder
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 export PET_SHUTDOWN_TIMEOUT=${PET_SHUTDOWN_TIMEOUT:-600} # seconds; a torchrun before PyTorch 2.13 waits 30 seconds
-exec "${PYTHON:-$PWD/.venv/bin/python}" -m torch.distributed.run \
+python=${PYTHON:-$PWD/.venv/bin/python}
+run=$("$python" -m fairseq_linformer.cli submit --no-sbatch "$@")
+exec "$python" -m torch.distributed.run \
     --nnodes "${NODES:-1}" --node-rank "${NODE_RANK:-0}" --nproc-per-node "${NPROC_PER_NODE:-gpu}" \
     --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" \
-    -m fairseq_linformer.training.worker "$@"
+    -m fairseq_linformer.training.worker "$run"

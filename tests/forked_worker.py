@@ -66,7 +66,7 @@ def _work(words, environment, preexec_fn, reading, writing):
     vars(checkpoint_utils.save_checkpoint).pop("best", None)  # the best score of an earlier training
     forget_temporary_folder()
     preexec_fn and preexec_fn()
-    worker.exit_now(worker.main(words))
+    worker.exit_now(worker.main(*words))
 
 
 @contextmanager

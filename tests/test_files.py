@@ -1,4 +1,4 @@
-"""Atomic writes."""
+"""Atomic writes, and folders that belong to their inputs."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from fairseq_linformer.files import new_folder, open_atomic, write_lines
+from fairseq_linformer.files import claim, new_folder, open_atomic, write_lines
 
 from .forked_worker import reset_signals
 
@@ -73,3 +73,15 @@ def test_write_lines_is_atomic(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write_lines(tmp_path / "a.txt", lines())
     assert (tmp_path / "a.txt").read_text() == "whole\n" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_belongs_to_its_inputs(tmp_path):
+    inputs = {"text": {"train.idx": "abc"}, "lr": 0.1, "k": "4,8", "seed": None}
+    claim(tmp_path / "new", inputs)
+    claim(tmp_path / "new", {name: value for name, value in inputs.items() if value})
+    with pytest.raises(
+        ValueError, match="new was made from other inputs: k must be 4,8, got None; lr must be 0.1, got 1;"
+    ):
+        claim(tmp_path / "new", {**inputs, "k": None, "lr": 1})
+    with pytest.raises(ValueError, match="c must be None, got 3; and 1 more; choose another folder, or move it away"):
+        claim(tmp_path / "new", {**inputs, "a": 1, "b": 2, "c": 3, "d": 4})

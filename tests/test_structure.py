@@ -22,9 +22,8 @@ STANDS_ON = {
     "analysis": ("checkpoints",),
     "benchmark": ("models", "data"),
     "training": ("evaluation", "benchmark"),
-    "linearization": ("training",),
-    "reproduction": ("analysis", "benchmark", "linearization"),
-    "cli": ("reproduction", "linearization"),
+    "reproduction": ("analysis", "training"),
+    "cli": ("reproduction",),
 }
 """Each package may import these, and all that those import. Files next to the packages, such as ``files.py``, are for
 everybody and import none of them."""

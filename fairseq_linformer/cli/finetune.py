@@ -1,21 +1,12 @@
 """``fairseq-linformer finetune``: a pretrained checkpoint, trained on a task or on labeled files, and scored."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from ..data.task_sources import TaskFiles, open_own
 from ..data.tasks import TASKS, Task
-from ..training.arguments import add_runs
-from .parsers import add_command, add_shared, check_options, check_task_or_file, positive, tokenizer_files
-
-INPUTS = {
-    "a task": ("data", "source"),
-    "prepared data": (),
-    "your own file": ("data", "valid", "text_column", "label_column"),
-}
-"""Options, by what they apply to."""
+from .parsers import add_command, add_shared, check_task_or_file, positive, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -44,7 +35,7 @@ def add_parser(commands) -> None:
         "RUNS/starts",
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides of configs/finetune/base.yaml")
-    add_runs(parser)
+    add_shared(parser, "--runs")
     parser.add_argument("--name", help="name of the run folder (default: finetune/TASK-CHECKPOINT or FILE-CHECKPOINT)")
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="device to train on (default: cuda if available or with --slurm)"
@@ -66,12 +57,6 @@ def add_parser(commands) -> None:
         "--seed", type=_list_of(int), metavar="S,...", help="seed of head, dropout and shuffling (default: 1)"
     )
     recipe.add_argument("--max-epoch", type=positive, default=10, metavar="E", help="number of epochs")
-    recipe.add_argument(
-        "--max-positions",
-        type=positive,
-        metavar="N",
-        help="n, the longest input in tokens; a checkpoint of another n is resized (default: the checkpoint's)",
-    )
     recipe.add_argument("--from-scratch", action="store_true", help="train the same model without pretrained weights")
     recipe.add_argument(
         "--grid",
@@ -91,27 +76,21 @@ def _list_of(kind: Callable) -> Callable[[str], list]:
 
 def _finetune(options: argparse.Namespace) -> str:
     check_task_or_file(options.task)  # before PyTorch is imported, which takes seconds
-    import torch
-
     from ..checkpoints.files import find_checkpoint, reject_onnx_folder
-    from ..training import recipe
-    from ..training.finetune import FinetuningJob, default_name, finetune, submit
-    from ..training.initial_checkpoint import read_width
+    from ..training.finetune import FinetuningJob, choose_device, default_name, finetune, submit
+    from ..training.ranking import format_report
+    from ..training.recipe import choose_recipes
 
     checkpoint = find_checkpoint(options.checkpoint)
     reject_onnx_folder(checkpoint)
     task, source, label = _open_task(options)
     own_label = default_name(label, checkpoint)
-    lrs, seeds = options.lr, options.seed or (recipe.GRID_SEEDS if options.grid else (recipe.SEED,))
-    if not lrs:
-        width = read_width(checkpoint)
-        lrs = [recipe.scale_lr(lr, width) for lr in (recipe.GRID_LRS if options.grid else (recipe.LR,))]
-        print(f"learning rate for a width of {width}: {', '.join(f'{lr:g}' for lr in lrs)}", file=sys.stderr)
-    recipes = recipe.build_grid(lrs, options.batch_size or (recipe.BATCH_SIZE,), seeds, options.max_epoch)
+    values = options.lr, options.batch_size, options.seed
+    recipes = choose_recipes(checkpoint, *values, options.max_epoch, options.grid)
     grid = "-grid" if options.grid or len(recipes) > 1 else ""
     scratch = "-from-scratch" if options.from_scratch else ""
     name = options.name or f"finetune/{own_label}{scratch}{grid}"
-    device = options.device or ("cuda" if options.slurm else _find_device(Path(options.runs) / name))
+    folder = Path(options.runs) / name
     job = FinetuningJob(
         task,
         checkpoint,
@@ -119,9 +98,8 @@ def _finetune(options: argparse.Namespace) -> str:
         name,
         options.data or "data/" + (own_label if isinstance(source, TaskFiles) else label),
         options.runs,
-        options.max_positions,
         options.from_scratch,
-        device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        options.device or ("cuda" if options.slurm else choose_device(folder)),
         tuple(options.overrides),
         source,
         tokenizer_files(options),
@@ -133,7 +111,7 @@ def _finetune(options: argparse.Namespace) -> str:
     if options.dry_run:
         unfinished = len(recipes) - len(results)
         return f"{name}: no error found; runs to train: {unfinished} of {len(recipes)}; nothing was written"
-    return "\n".join(_report(label, task, results, Path(options.runs) / name, recipes))
+    return "\n".join(format_report(label, task, results, folder, recipes))
 
 
 def _open_task(options: argparse.Namespace) -> tuple[Task, str | TaskFiles, str]:
@@ -141,43 +119,17 @@ def _open_task(options: argparse.Namespace) -> tuple[Task, str | TaskFiles, str]
     from ..evaluation.encoded_rows import is_prepared, read_prepared_task
 
     given, path = options.task, Path(options.task)
+    is_own_file = given not in TASKS and not is_prepared(path)
+    if not is_own_file and (options.valid or options.text_column or options.label_column):
+        raise ValueError(f"--valid, --text-column and --label-column need a file of yours, got {given}")
+    if given not in TASKS and options.source:
+        raise ValueError(f"--source needs a task, got {given}")
     if given in TASKS:
-        check_options(options, INPUTS, "a task", given)
         return TASKS[given], options.source or "hub", given
-    if is_prepared(path):
-        check_options(options, INPUTS, "prepared data", given)
-        if not (task := read_prepared_task(path)):
-            raise ValueError(f"{given} does not say its task; pass it, with --data {given}")
-        options.data = given
-        return task, "hub", path.resolve().name
-    check_options(options, INPUTS, "your own file", given)
-    task, files = open_own(path, options.valid, options.text_column or (), options.label_column)
-    return task, files, path.resolve().name if path.is_dir() else path.stem
-
-
-def _find_device(folder: Path) -> str | None:
-    """The device of an existing run or grid, which may be reported on a machine without a GPU; None if it is new."""
-    from omegaconf import OmegaConf
-
-    from ..training.run_folder import CONFIG
-
-    for path in (folder / CONFIG, *sorted(folder.glob(f"*/{CONFIG}"))):
-        if path.is_file():
-            return "cpu" if OmegaConf.select(OmegaConf.load(path), "common.cpu") else "cuda"
-    return None
-
-
-def _report(data: str, task, results, folder: Path, recipes) -> list[str]:
-    from ..evaluation.scores import warn_of_chance
-    from ..training.ranking import format_headline, format_table, median_run, rank_settings
-
-    result, lines = results[0], []
-    if len(results) > 1:
-        result = median_run(task, results)
-        folder /= recipes[results.index(result)].name
-        lines = [*format_table(task, rank_settings(task, results)), f"median run, seed {result['recipe']['seed']}:"]
-    for split, scores in result["splits"].items():
-        lines.append(f"{data} {split}: {', '.join(format_headline(task, scores['scores']))}; {scores['rows']:,} rows")
-        lines += [f"{warning}; try another --lr, more epochs or more rows" for warning in warn_of_chance(scores)]
-    epoch = "last" if task.valid_is_test else "best"
-    return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]
+    if is_own_file:
+        task, files = open_own(path, options.valid, options.text_column or (), options.label_column)
+        return task, files, path.resolve().name if path.is_dir() else path.stem
+    if not (prepared := read_prepared_task(path)):
+        raise ValueError(f"{given} does not say its task; pass it, with --data {given}")
+    options.data = options.data or given
+    return prepared, "hub", path.resolve().name

@@ -33,11 +33,6 @@ def add_parser(commands: Any) -> None:
         "too; blocks of fewer than 32 tokens are not split (default: 0.5)"
     )
     add("--short-seq-prob", type=float, metavar="P", help=shorter)
-    pooled = (
-        "also learn the mean-pooled features, with this weight of 1 minus their cosine, for models that embed "
-        "sentences (default: 0)"
-    )
-    add("--pooled-weight", type=float, metavar="P", help=pooled)
     add("--device", choices=("cpu", "cuda"), help="device to train on (default: cpu)")
     amp = "train in mixed precision: fp16 on a GPU, bf16 on a CPU (slow without bf16 instructions)"
     add("--amp", action="store_true", help=amp)
@@ -46,11 +41,10 @@ def add_parser(commands: Any) -> None:
 
 
 def _linearize(options: argparse.Namespace) -> str:
-    from ..linearization.linearize import linearize
-    from ..linearization.options import Linearization
+    from ..training.linearize import Linearization, linearize
 
     model = explicit_options(options, MODEL_OPTIONS)
-    training = ("tokens_per_sample", "batch_size", "max_update", "lr", "short_seq_prob", "pooled_weight")
+    training = ("tokens_per_sample", "batch_size", "max_update", "lr", "short_seq_prob")
     values = explicit_options(options, (*training, "device", "amp", "seed"))
     report = linearize(Linearization(options.source, options.text, model, **values), options.out)
     lines = [f"{options.out / 'model.pt'}: explained variance (R^2) of the teacher's features, by layer"]

@@ -135,7 +135,7 @@ def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
 
 
 def positive(text: str) -> int:
-    """A type of options."""
+    """Parse a number that is at least 1."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
@@ -143,7 +143,7 @@ def positive(text: str) -> int:
 
 
 def usable_device(text: str) -> str:
-    """A type of options."""
+    """Parse a device that PyTorch can use."""
     import torch
 
     try:
@@ -158,6 +158,7 @@ def tokenizer_files(options: argparse.Namespace) -> TokenizerFiles | None:
     return open_tokenizer_files(options.tokenizer) if options.tokenizer else None
 
 
+PRETRAINING_YAML = "configs/pretrain/base.yaml"
 TOKENIZER = "tokenizer.json, sentencepiece model, or a folder with one or with GPT-2's encoder.json and vocab.bpe"
 SHARED: dict[str, dict[str, Any]] = {
     "--source": {"metavar": "hub|PATH", "help": "hub, or a folder with the official files (default: hub)"},
@@ -180,6 +181,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "--dictionary": {"type": Path, "metavar": "FILE", "help": "fairseq's dict.txt (default: next to CHECKPOINT)"},
     "--device": {"type": usable_device, "help": "PyTorch device: cpu, cuda, cuda:1, ... (default: cuda if available)"},
     "--truncation": {"choices": TRUNCATIONS, "help": "part of an input longer than n to keep (default: head)"},
+    "--runs": {"default": "runs", "metavar": "FOLDER", "help": "folder that contains the run folders"},
     "--tokenizer": {"metavar": "PATH", "help": f"{TOKENIZER} (default: next to CHECKPOINT)"},
 }
 """Options of several commands, with the arguments of ``add_argument``."""

@@ -3,8 +3,7 @@
 import argparse
 
 from ..benchmark.gpus import GPUS
-from ..training.arguments import BASE
-from .parsers import add_command
+from .parsers import PRETRAINING_YAML, add_command
 
 
 def add_parser(commands) -> None:
@@ -18,7 +17,7 @@ def add_parser(commands) -> None:
         description="One step runs on tensors without memory; nothing is measured.",
     )
     add = parser.add_argument
-    config = f"YAML configuration of fairseq-hydra-train (default: {BASE}), then hydra overrides"
+    config = f"YAML configuration of fairseq-hydra-train (default: {PRETRAINING_YAML}), then hydra overrides"
     add("overrides", nargs="*", metavar="CONFIG|OVERRIDE", help=config)
     add("--gpu", choices=GPUS, default="v100-16gb", metavar="NAME", help=f"GPU model, one of {', '.join(GPUS)}")
     add("--gpus", type=int, metavar="G", help="number of GPUs (default: the configuration's)")
@@ -30,7 +29,7 @@ def add_parser(commands) -> None:
 def _plan(options: argparse.Namespace) -> str:
     from ..training.plan import PlannedRun, format_plan
 
-    config, *overrides = options.overrides or [BASE]
+    config, *overrides = options.overrides or [PRETRAINING_YAML]
     if "=" in config or config.startswith("~"):
-        config, overrides = BASE, options.overrides
+        config, overrides = PRETRAINING_YAML, options.overrides
     return format_plan(PlannedRun(config, overrides), GPUS[options.gpu], options.gpus, options.utilization)

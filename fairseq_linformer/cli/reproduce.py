@@ -8,8 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..training.arguments import add_runs
-from .parsers import add_command, flag_of
+from .parsers import add_command, add_shared, flag_of
 
 
 def add_parser(commands) -> None:
@@ -54,7 +53,7 @@ def add_parser(commands) -> None:
         metavar="SOURCE",
         help="text for figure-1 on an encoder, as for `prepare pretraining`; repeat for several",
     )
-    add_runs(parser, "runs/reproduce")
+    add_shared(parser, "--runs", default="runs/reproduce")
     parser.add_argument("--results", default="results", metavar="FOLDER", help="folder of results")
     parser.set_defaults(run=_reproduce)
 

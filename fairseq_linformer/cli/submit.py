@@ -1,10 +1,8 @@
-"""``fairseq-linformer submit``: a training job, or an array of jobs, for Slurm."""
+"""``fairseq-linformer submit``: a training job for Slurm."""
 
 import argparse
-from dataclasses import replace
 
-from ..training.arguments import BASE, add_arguments
-from .parsers import add_command, positive
+from .parsers import PRETRAINING_YAML, add_command, add_shared, positive
 
 
 def add_parser(commands) -> None:
@@ -14,36 +12,34 @@ def add_parser(commands) -> None:
         "submit",
         "check a training job and submit it to Slurm",
         """submit +run=n512-k256-layerwise task.data=data/BIN --nodes 8 --time=24:00:00
-        submit --array figure-3a task.data=data/BIN --partition=gpu
-        submit --array table-2 --tasks data --nodes 1 --ntasks-per-node 1 --dry-run""",
+        submit +run=n512-roberta task.data=data/BIN --nodes 1 --partition=gpu --dry-run""",
         description="Any other --OPTION=VALUE is passed to sbatch.",
     )
-    add_arguments(parser)
     add = parser.add_argument
+    add("overrides", nargs="*", metavar="KEY=VALUE", help="hydra overrides, such as +run=n512-k256-layerwise")
+    add("--config", default=PRETRAINING_YAML, metavar="YAML", help="YAML configuration of fairseq-hydra-train")
+    add("--device", choices=("cuda", "cpu"), default="cuda", help="device to train on")
+    add_shared(parser, "--runs")
+    add("--name", default="", help="name of the run folder (default: derived from the configuration and its overrides)")
     add("--nodes", type=positive, default=8, metavar="N", help="number of nodes")
     add("--ntasks-per-node", type=positive, default=8, metavar="P", help="processes per node, one per GPU")
-    array = "submit all runs of figure-3a, figure-3b, figure-3c, figure-3d, pretraining or table-2 as an array"
-    add("--array", default="", metavar="NAME", help=array)
-    add("--tasks", metavar="FOLDER", help="for table-2: folder of the tasks that `prepare` wrote")
     add("--dry-run", action="store_true", help="check and print the command, but write and submit nothing")
+    no_sbatch = "write and print the run folder, but submit nothing, for torchrun; see scripts/torchrun.sh"
+    add("--no-sbatch", action="store_true", help=no_sbatch)
     parser.set_defaults(run=_submit, slurm=True)
 
 
 def _submit(options: argparse.Namespace) -> str:
-    from ..reproduction import array_jobs
     from ..training.job import TrainingJob
+    from ..training.run_folder import check_run_folder, write_config
     from ..training.slurm import layout, submit
 
+    processes = 1 if options.no_sbatch else options.nodes * options.ntasks_per_node
+    words = tuple(options.overrides)
+    job = TrainingJob(options.config, words, processes, options.device, options.runs, options.name)
+    if options.no_sbatch:
+        check_run_folder(job)
+        write_config(job)
+        return str(job.folder)
     sbatch_options = [*layout(options.nodes, options.ntasks_per_node, options.device), *options.sbatch_options]
-    processes = options.nodes * options.ntasks_per_node
-    if not options.array:
-        words = tuple(options.overrides)
-        job = TrainingJob(options.config, words, processes, options.device, options.runs, options.name)
-        return submit([job], sbatch_options, dry_run=options.dry_run)
-    if options.name or options.config != BASE:
-        raise ValueError("--name and --config cannot be used with --array, whose members have their own")
-    jobs = [
-        replace(job, overrides=(*job.overrides, *options.overrides), processes=processes)
-        for job in array_jobs(options.array, options.runs, options.tasks, options.device)
-    ]
-    return submit(jobs, sbatch_options, options.array, options.dry_run)
+    return submit([job], sbatch_options, options.dry_run)

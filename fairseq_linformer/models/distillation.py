@@ -2,8 +2,7 @@
 
     fairseq-train DATA --user-dir fairseq_linformer --criterion linformer_distillation --teacher roberta/model.pt ...
 
-    loss = hidden_weight * MSE of hidden states + pooled_weight * (1 - cosine of pooled features)
-         + logits_weight * KL of logits + task_weight * the task's loss
+    loss = hidden_weight * MSE of hidden states + logits_weight * KL of logits + task_weight * the task's loss
 
     B sentences or blocks, n positions, d width, V classes or size of the dictionary, L layers
 
@@ -35,7 +34,7 @@ from ..modules.windows import ceil_div
 from .shapes import CLASSIFICATION_HEADS, EMBEDDINGS, count_layers, head_names, max_positions, upgrade_names
 from .stub_task import StubTask
 
-TERMS = ("hidden", "pooled", "logits", "task")
+TERMS = ("hidden", "logits", "task")
 TEACHER_KEY = "teacher_sha256"
 """Key of the teacher's checksum in the task's state, in checkpoints."""
 NEW_LM_HEAD = "new, untrained"
@@ -124,11 +123,6 @@ class DistillationConfig(FairseqDataclass):
         "number of layers, else 0)",
         at_least=0,
     )
-    pooled_weight: float = setting(
-        0.0,
-        "weight of 1 minus the cosine of the mean-pooled features, for models that embed sentences; needs --unmasked",
-        at_least=0,
-    )
     logits_weight: float = setting(
         1.0, "weight of the KL divergence of predictions (mean squared error with --regression-target)", at_least=0
     )
@@ -180,15 +174,13 @@ class DistillationCriterion(FairseqCriterion):
         tokens, sample_size, options = self._choose_outputs(sample, weights)
         output, extra = model(tokens, **options)
         terms: dict[str, Tensor] = {}
-        if weights["hidden"] or weights["pooled"] or weights["logits"]:
+        if weights["hidden"] or weights["logits"]:
             if not weights["logits"]:  # its predictions are not needed, and it may have no such head
                 options = {"features_only": True, "return_all_hiddens": True}
             expected, expected_extra = self.teacher(tokens, **options)
         if weights["hidden"]:
             ours, theirs = get_hidden_states(extra), get_hidden_states(expected_extra)
             terms["hidden"] = hidden_loss(ours, theirs, tokens.ne(self.padding_idx))
-        if weights["pooled"]:
-            terms["pooled"] = pooled_loss(output, expected, tokens.ne(self.padding_idx))
         if weights["logits"]:
             terms["logits"] = self._compare(output, expected, soft=True)
         log: dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
@@ -254,15 +246,12 @@ class DistillationCriterion(FairseqCriterion):
         weights: dict[str, float] = {name: getattr(self.cfg, f"{name}_weight") for name in TERMS}
         if weights["hidden"] is None:
             weights["hidden"] = float(shape == expected)
-        for name in ("hidden", "pooled"):
-            if weights[name] and shape != expected:
-                raise ValueError(
-                    f"{name}_weight must be 0 for models of different shapes ({shapes}), got {weights[name]}"
-                )
-        if not any(weights.values()):
+        if weights["hidden"] and shape != expected:
             raise ValueError(
-                f"hidden_weight, pooled_weight, logits_weight or task_weight must be above 0 ({shapes}), got 0 for all"
+                f"hidden_weight must be 0 for models of different shapes ({shapes}), got {weights['hidden']}"
             )
+        if not any(weights.values()):
+            raise ValueError(f"hidden_weight, logits_weight or task_weight must be above 0 ({shapes}), got 0 for all")
         return weights
 
     @staticmethod
@@ -300,10 +289,6 @@ def _check_options(cfg: DistillationConfig, task: Any) -> None:
             "unmasked needs masked_lm, logits_weight 0 and task_weight 0, since no tokens are masked, got "
             f"{cfg.logits_weight} and {cfg.task_weight}"
         )
-    if cfg.pooled_weight and not cfg.unmasked:
-        raise ValueError(
-            f"pooled_weight needs unmasked, since masked tokens have other features, got {cfg.pooled_weight}"
-        )
     if cfg.short_seq_prob and (not cfg.unmasked or task.cfg.skip_masking):
         raise ValueError(
             "short_seq_prob needs unmasked, since short blocks lose their masks, and not skip_masking, since lengths "
@@ -325,18 +310,6 @@ def hidden_loss(student: Sequence[Tensor], teacher: Sequence[Tensor], real: Tens
     """
     errors = [F.mse_loss(s[real].float(), t[real].float()) for s, t in zip(student, teacher, strict=True)]
     return torch.stack(errors).mean()
-
-
-def pooled_loss(student: Tensor, teacher: Tensor, real: Tensor) -> Tensor:
-    """One minus the cosine of the features' means over real positions, mean over rows.
-
-    Args:
-        student, teacher: features (B, n, d).
-        real: (B, n), False at padding.
-    """
-    # A cosine does not depend on the length of its vectors: sums replace means.
-    ours, theirs = ((features.float() * real.unsqueeze(-1)).sum(1) for features in (student, teacher))
-    return 1 - F.cosine_similarity(ours, theirs).mean()
 
 
 def logits_loss(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:

@@ -2,7 +2,7 @@
 
 FOLDER/starts/NAME-CHECKSUM/            of one encoder:
 FOLDER/starts/NAME-CHECKSUM/model.pt    the encoder as a fairseq checkpoint, with dictionary and tokenizer
-FOLDER/starts/NAME-CHECKSUM/MODEL/      a distilled Linformer, see ``linearization/linearize.py``
+FOLDER/starts/NAME-CHECKSUM/MODEL/      a distilled Linformer, see ``training/linearize.py``
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,11 +16,10 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model
-from ..linearization.linearize import linearize
-from ..linearization.options import Linearization
 from ..models.shapes import OUTPUT_EMBEDDINGS
 from ..progress import progress_bar
 from ..training.initial_checkpoint import open_initial_checkpoint
+from ..training.linearize import Linearization, linearize
 from .result import find_shards
 from .run import Model
 
@@ -32,7 +31,7 @@ def open_encoder(encoder: str | None, n: int, folder: Path) -> Path:
     start = open_initial_checkpoint(str(encoder), folder)
     if start.max_positions < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {start.max_positions}")
-    return start.original
+    return start.path
 
 
 def distill(

@@ -20,7 +20,7 @@ from ..benchmark.rows import Row
 from ..benchmark.rows import repeated as repeated
 from ..benchmark.rows import significant as significant
 from ..data.tokenizer_files import DICTIONARY
-from ..files import check_data_path, open_atomic, read_json, sha256, write_json
+from ..files import check_data_path, claim, open_atomic, read_json, sha256
 from ..machine import provenance
 
 Parts = dict[str, dict[str, tuple[str, ...]]]
@@ -210,11 +210,7 @@ def find_shards(text: Path | None, single: bool = False) -> list[Path]:
 def claim_runs(folder: Path, text: Path) -> None:
     """Make a folder the one of the runs on a text, because finished runs are used again; ValueError if its runs are on
     another text."""
-    path, found = folder / "text.json", describe_text(text)
-    if path.exists() and read_json(path) != found:
-        raise ValueError(f"{folder} has runs on another text than --data {text}; use another --runs")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, found)
+    claim(folder, {"--data": describe_text(text)})
 
 
 def describe_text(text: Path | None) -> str:

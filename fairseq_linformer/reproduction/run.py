@@ -7,7 +7,7 @@ next batches, while the learning rate decays to zero.
 RUNS/NAME/                  a run folder (``training/run_folder.py``); a finished run is not trained again
 RUNS/NAME-start.pt          its initial checkpoint, if it was grown or converted
 RUNS/NAME/perplexity.json   of the last checkpoint
-RUNS/text.json              the text of all these runs, with checksums
+RUNS/inputs.json            the text of all these runs, with checksums
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS
 from ..evaluation.encoded_rows import is_prepared
-from ..files import check_data_path
+from ..files import check_data_path, check_same
 from ..models.datasets import check_dataset
 from ..models.dictionaries import check_dictionary
 from .initial_checkpoint import InitialCheckpoint
@@ -23,7 +23,7 @@ def find_tokenizer(checkpoint: InitialCheckpoint, tokenizer: TokenizerFiles | No
     """The files of ``tokenizer``, or those next to the checkpoint; ValueError if there are none."""
     if not (files := tokenizer or find_tokenizer_files(checkpoint.companions)):
         raise ValueError(
-            f"there is no tokenizer next to {checkpoint.original}; pass that of its pretraining with --tokenizer"
+            f"there is no tokenizer next to {checkpoint.path}; pass that of its pretraining with --tokenizer"
         )
     return files
 
@@ -45,22 +45,18 @@ def prepare_data(
         truncation: how rows longer than n are truncated, also in existing data; None for ``head`` in new data.
     """
     check_data_path(folder, "--data")
-    pretrained = checkpoint.companions
+    dictionary = checkpoint.companions / DICTIONARY
     if not is_prepared(folder):
-        dictionary = pretrained / DICTIONARY
         encoder = load_tokenizer(find_tokenizer(checkpoint, tokenizer), dictionary if dictionary.is_file() else None)
         how = truncation or TRUNCATIONS[0]
         files_of_task = source if isinstance(source, TaskFiles) else open_source(task, source)
         prepare_task(task, folder, files_of_task, encoder, checkpoint.max_positions, how)
     manifest = check_folder(task, folder, checkpoint.max_positions)
-    if isinstance(source, TaskFiles) and manifest.get("source") != source.description:
-        raise ValueError(f"{folder} was prepared from other files or columns; choose another --data, or remove it")
-    used = manifest.get("cut", "unknown")
-    if truncation not in (None, used):
-        raise ValueError(f"--truncation of {folder} must be {used}, as it was prepared, got {truncation}")
-    own = pretrained / DICTIONARY
+    before = {"source": manifest.get("source"), "truncation": manifest.get("cut")}
+    now = {"source": source.description if isinstance(source, TaskFiles) else None, "truncation": truncation}
+    check_same(folder, before, {key: value or before[key] for key, value in now.items()})
     words = folder / "input0" / DICTIONARY
-    check_dictionary(words, checkpoint.vocab_size, checkpoint.original, "prepare the data again", same_as=[own])
+    check_dictionary(words, checkpoint.vocab_size, checkpoint.path, "prepare the data again", same_as=[dictionary])
 
 
 def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
@@ -70,8 +66,7 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
         The manifest; empty if there is none.
     """
     manifest = read_manifest(folder)
-    if manifest.get("task", task.name) != task.name:
-        raise ValueError(f"{folder} must be a folder of {task.name}, got {manifest['task']}; choose another --data")
+    check_same(folder, {"task": manifest.get("task", task.name)}, {"task": task.name})
     for part in (*(f"input{i}" for i in range(task.num_inputs)), *(["label"] if task.classes else [])):
         for split in task.splits:
             check_dataset(folder / part / split)
@@ -79,7 +74,8 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
     if positions > n or (positions < n and truncated):
         raise ValueError(
             f"{folder} was prepared for n = {positions} and has {truncated:,} truncated rows, but the model has "
-            f"n = {n}; pass another --data to prepare them again, or --max-positions {positions}"
+            f"n = {n}; pass another --data to prepare them again, or resize the model: "
+            f"fairseq-linformer convert CHECKPOINT OUT --max-positions {positions}"
         )
     return manifest
 

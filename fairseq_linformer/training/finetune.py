@@ -5,6 +5,7 @@ RUN/checkpoints/  checkpoint_best.pt, with dictionary, labels and tokenizer: rea
 RUN/result.json   scores, recipe and provenance; a run is finished once it exists
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,21 +16,24 @@ import torch
 
 from ..checkpoints.files import BEST, LAST, RESULT, is_fairseq_checkpoint, remove_optimizer_state, training_seconds
 from ..data.task_sources import TaskFiles
-from ..data.tasks import Task
+from ..data.tasks import OWN, Task
 from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
 from ..evaluation.encoded_rows import is_prepared
 from ..evaluation.evaluate import evaluate
 from ..evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
 from ..files import check_can_be_written, read_json, write_json
 from ..models.datasets import open_dataset
+from ..resources import CONFIGS
 from . import local, slurm
-from .compose import compose_config
 from .data import copy_companions, describe_data, find_tokenizer, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
-from .job import TrainingJob
-from .recipe import CONFIG, Recipe, run_names
-from .run_folder import CHECKPOINTS, check_run_folder, training_provenance
+from .job import TrainingJob, compose_config, quote
+from .recipe import Recipe, run_names
+from .run_folder import CHECKPOINTS, CONFIG, check_run_folder, read_config, training_provenance
 
+FINETUNING_YAML = CONFIGS / "finetune" / "base.yaml"
+WARMUP = 0.06
+"""Share of the updates in which the learning rate rises to its peak."""
 FIXED = """
     task criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
     dataset.disable_validation optimization.update_freq distributed_training.distributed_world_size model.max_positions
@@ -40,7 +44,7 @@ own."""
 
 @dataclass(frozen=True)
 class FinetuningJob:
-    """A checkpoint to finetune on a task.
+    """A job of ``finetune``: a checkpoint, a task, and a recipe or a grid of them.
 
     Attributes:
         task: the task, which ``data`` must be of.
@@ -49,7 +53,6 @@ class FinetuningJob:
         name: name of the run folder in ``runs``; for a grid, of the folder that contains the run folders.
         data: folder of the task; prepared unless it exists.
         runs: folder of the run folders.
-        max_positions: n; None for the checkpoint's.
         from_scratch: train the same model without pretrained weights.
         device: ``cuda`` or ``cpu``.
         overrides: further overrides of fairseq-hydra-train.
@@ -62,7 +65,6 @@ class FinetuningJob:
     name: str
     data: str
     runs: str = "runs"
-    max_positions: int | None = None
     from_scratch: bool = False
     device: str = "cpu"
     overrides: tuple[str, ...] = ()
@@ -94,7 +96,7 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
         elif not dry_run:
             if len(trainings) > 1:
                 print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
-            local.train(training)
+            local.run(training)
             result = build_result(job, recipe, checkpoint, training)
             for saved in (training.folder / CHECKPOINTS).glob("*.pt"):
                 remove_optimizer_state(saved)
@@ -105,12 +107,11 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
 
 
 def submit(job: FinetuningJob, sbatch_options: Sequence[str] = (), dry_run: bool = False) -> str:
-    """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them."""
+    """Submit the untrained runs to Slurm, one GPU each. ``finetune`` then evaluates and reports them."""
     _, trainings = open_job(job, dry_run)
     if not trainings:
         raise ValueError(f"{job.data} is not prepared, and --dry-run writes nothing; run `fairseq-linformer prepare`")
-    options = [*slurm.layout(1, 1, job.device), *sbatch_options]
-    return slurm.submit(trainings, options, "finetune-" + job.name.replace("/", "-"), dry_run)
+    return slurm.submit(trainings, [*slurm.layout(1, 1, job.device), *sbatch_options], dry_run)
 
 
 def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
@@ -118,9 +119,9 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
     are prepared."""
     check_can_be_written(job.runs)
     data = Path(job.data)
-    checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, job.max_positions, dry_run)
+    checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, dry_run)
     if not is_prepared(data):  # preparing may take an hour, so wrong overrides are rejected first
-        compose_config(str(CONFIG), build_trainings(job, checkpoint, rows=1)[0].overrides)
+        compose_config(FINETUNING_YAML, build_trainings(job, checkpoint, rows=1)[0].overrides)
         find_tokenizer(checkpoint, job.tokenizer)
         if dry_run:
             return checkpoint, []
@@ -133,14 +134,34 @@ def build_trainings(job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int
     """Build a training job per recipe for ``rows`` of training data; ValueError if an override is not allowed."""
     trainings = []
     for name, recipe in zip(run_names(job.name, job.recipes), job.recipes):
-        own = recipe.overrides(job.task, checkpoint, job.data, rows, job.from_scratch)
+        own = build_overrides(job.task, checkpoint, recipe, job.data, rows, job.from_scratch)
         keys = [*FIXED, *(each.lstrip("+").partition("=")[0] for each in own)]
         for word in job.overrides:
             key = word.lstrip("+~").partition("=")[0]
             if any(f"{each}.".startswith(f"{key}.") or f"{key}.".startswith(f"{each}.") for each in keys):
                 raise ValueError(f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set it")
-        trainings.append(TrainingJob(str(CONFIG), (*own, *job.overrides), 1, job.device, job.runs, name))
+        trainings.append(TrainingJob(str(FINETUNING_YAML), (*own, *job.overrides), 1, job.device, job.runs, name))
     return trainings
+
+
+def build_overrides(
+    task: Task, checkpoint: InitialCheckpoint, recipe: Recipe, data, rows: int, from_scratch: bool = False
+) -> list[str]:
+    """Overrides of ``FINETUNING_YAML`` for ``data``, the folder of a task with that many training rows."""
+    updates = math.ceil(rows / recipe.batch_size) * recipe.epochs
+    return [
+        f"task.num_classes={len(task.classes)}" if task.name == OWN else f"+task={task.name}",
+        f"common.seed={recipe.seed}",
+        f"task.data={quote(str(Path(data).absolute()))}",
+        f"task.max_positions={checkpoint.max_positions}",
+        f"checkpoint.finetune_from_model={'null' if from_scratch else quote(str(checkpoint.path))}",
+        *checkpoint.overrides,
+        f"dataset.batch_size={recipe.batch_size}",
+        f"optimization.lr=[{recipe.lr!r}]",
+        f"optimization.max_epoch={recipe.epochs}",
+        f"lr_scheduler.total_num_update={updates}",
+        f"lr_scheduler.warmup_updates={round(WARMUP * updates)}",
+    ]
 
 
 def build_result(
@@ -174,6 +195,15 @@ def build_result(
 def _evaluate(classifier: FairseqClassifier, data: Path, split: str) -> dict[str, Any]:
     total, rows = read_prepared_rows(classifier, data, split)
     return evaluate(classifier, rows, total=total)
+
+
+def choose_device(folder: Path) -> str:
+    """The device of an existing run or grid, which a machine without a GPU may report, too; otherwise a GPU if there is
+    one."""
+    for path in (folder / CONFIG, *sorted(folder.glob(f"*/{CONFIG}"))):
+        if path.is_file():
+            return "cpu" if read_config(path.parent).common.cpu else "cuda"
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def default_name(data: str, checkpoint: str) -> str:

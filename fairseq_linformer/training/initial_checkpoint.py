@@ -1,4 +1,4 @@
-"""The checkpoint that finetuning starts from, which is converted or resized if necessary."""
+"""The checkpoint that finetuning starts from; a model of ``transformers`` is converted first."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +12,10 @@ from ..checkpoints.files import (
     get_cfg_section,
     is_fairseq_checkpoint,
     read_checkpoint,
-    replace_checkpoint,
     write_model,
 )
 from ..checkpoints.provenance import read_origins
-from ..checkpoints.to_linformer import from_authors, resize
+from ..checkpoints.to_linformer import from_authors
 from ..checkpoints.transformers_encoder import hash_weights
 from ..checkpoints.transformers_loading import load_from_transformers
 from ..files import new_folder, sha256
@@ -39,7 +38,6 @@ class InitialCheckpoint:
 
     Attributes:
         path: checkpoint that fairseq loads.
-        original: checkpoint from which ``path`` was resized or converted from the authors' code, if it differs.
         companions: folder with its dictionary and tokenizer.
         max_positions: n.
         vocab_size: number of embeddings.
@@ -49,7 +47,6 @@ class InitialCheckpoint:
     """
 
     path: Path
-    original: Path
     companions: Path
     max_positions: int
     vocab_size: int
@@ -57,36 +54,27 @@ class InitialCheckpoint:
     description: dict[str, Any]
 
 
-def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: bool = False) -> InitialCheckpoint:
-    """Read a checkpoint. If it must be converted or resized, the new one is stored in ``RUNS/starts`` and reused.
+def open_initial_checkpoint(checkpoint, runs, dry_run: bool = False) -> InitialCheckpoint:
+    """Read a checkpoint.
 
     Args:
-        checkpoint: path of a fairseq checkpoint, or folder or hub name of a model of ``transformers``.
+        checkpoint: path of a fairseq checkpoint, also of the authors' code; or folder or hub name of a model of
+            ``transformers``, which is converted to ``RUNS/starts/NAME-CHECKSUM`` unless it is there.
         runs: folder that contains the run folders.
-        n: n to finetune with; None for the checkpoint's.
-        dry_run: write nothing; if ``RUNS/starts`` lacks the resized checkpoint, ``path`` is ``original``. A model of
-            ``transformers`` must be there already.
+        dry_run: write nothing; a model of ``transformers`` must have been converted before.
     """
-    original, starts = Path(checkpoint).absolute(), Path(runs).absolute() / "starts"
+    path = Path(checkpoint).absolute()
     if not is_fairseq_checkpoint(checkpoint):
-        original = _convert(checkpoint, starts, dry_run)
-    content, digest = read_checkpoint(original), sha256(original)
-    data, path = from_authors(content), original
-    if n is not None and n != max_positions(upgrade_names(data["model"])):
-        data = resize(data, n)
-    state = upgrade_names(data["model"])
-    if data is not content:
-        start = starts / f"{original.stem}-{digest[:12]}-n{max_positions(state)}.pt"
-        if not start.exists() and not dry_run:
-            replace_checkpoint(data, start)  # another process may write the same
-        path = start if start.exists() else original
-    name, options = _model_options(data, is_linformer=has_projections(state))
+        path = _convert(checkpoint, Path(runs).absolute() / "starts", dry_run)
+    content = read_checkpoint(path)
+    converted = from_authors(content)  # for the options of the model; it loads the authors' checkpoints itself
+    state = upgrade_names(converted["model"])
+    name, options = _model_options(converted, is_linformer=has_projections(state))
     described = {key: str(options[key] or "") for key in ("projected_dim", "sharing")}
     projection = str(options.get("projection", "linear")) if described["sharing"] else ""
     return InitialCheckpoint(
         path=path,
-        original=original,
-        companions=find_companions(original, content),
+        companions=find_companions(path, content),
         max_positions=max_positions(state),
         vocab_size=state[EMBEDDINGS].size(0),
         overrides=[
@@ -97,7 +85,7 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
             "max_positions": max_positions(state),
             **described,
             "projection": projection,
-            "pretraining": {**read_origins(content), "sha256": digest, "heads": head_names(state)},
+            "pretraining": {**read_origins(content), "sha256": sha256(path), "heads": head_names(state)},
         },
     )
 

@@ -1,20 +1,35 @@
-"""A training job: its configuration, processes, device and run folder, checked before it starts."""
+"""A training job: its configuration, composed as fairseq does and checked, once, by whoever starts it.
 
+``run_folder.py`` writes it to RUN/config.yaml, which is all that a worker reads. Composing executes nothing of it.
+"""
+
+import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.initialize import add_defaults, hydra_init
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from ..data.tokenizer_files import DICTIONARY
 from ..models.datasets import check_dataset
-from ..resources import PLUGIN
-from .compose import compose_config, split_config
+from ..models.options import LinformerRobertaConfig
+from ..resources import PLUGIN, find_config
 
+SECTIONS = {name: field.default for name, field in FairseqConfig.__dataclass_fields__.items()}
+SECTIONS["model"] = LinformerRobertaConfig
+"""The sections of fairseq's configuration, and what they have."""
 DEVICES: dict[str, dict[str, Any]] = {
     "cuda": {},
     "cpu": {
@@ -24,7 +39,7 @@ DEVICES: dict[str, dict[str, Any]] = {
         "distributed_training.ddp_backend": "legacy_ddp",
     },
 }
-"""Overrides for each device. The files in configs/ are for GPUs."""
+"""Options for each device. The files in configs/ are for GPUs."""
 PATH_OPTIONS = ("task.data", "checkpoint.finetune_from_model", "checkpoint.continue_once", "criterion.teacher")
 _NOT_IN_NAME = (
     "gpus",
@@ -36,24 +51,18 @@ _NOT_IN_NAME = (
     "optimization.update_freq",
 )
 """Beginnings of options that do not appear in a run's name, except the seed: where and how it runs."""
-_MAY_DIFFER = (
-    *("distributed_training.", "common_eval.", "dataset.num_workers", "dataset.data_buffer_size"),
-    *(f"common.{name}" for name in ("log_", "user_dir", "tensorboard_logdir", "no_progress_bar")),
-    *(f"checkpoint.{name}" for name in ("save_interval", "keep_")),
-)
-"""Beginnings of options that may change between attempts of a run."""
 _TRAINING_SETS = {"masked_lm": "train", "sentence_prediction": "input0/train"}
 """Prefix of the files of a task's training set, next to which its dictionary is."""
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A training job; its configuration is checked when it is first read.
+    """A training job; its configuration is composed and checked when it is first read.
 
     Attributes:
         config: YAML for fairseq-hydra-train; may be an override of the ``base.yaml`` in a parent folder.
         overrides: hydra overrides; paths may be relative to the current folder.
-        processes: number of processes, one per GPU.
+        processes: number of processes, one per GPU, for which it is checked; it may run with another number.
         device: one of ``DEVICES``.
         runs: folder of the run folders.
         name: name of the run folder; empty to derive it from ``config`` and ``overrides``.
@@ -71,16 +80,10 @@ class TrainingJob:
         """The run folder."""
         return Path(self.runs).absolute() / (self.name or run_name(self.config, self.overrides))
 
-    def arguments(self) -> list[str]:
-        """The arguments of a worker that trains it."""
-        options = {"config": self.config, "device": self.device, "runs": self.runs, "name": self.name}
-        return [*(f"--{key}={value}" for key, value in options.items()), *self.overrides]
-
     @cached_property
     def cfg(self) -> DictConfig:
-        """The configuration, with absolute paths and, for any number of processes, the same tokens per update.
-        ValueError if it could not run: an option is invalid, a file is missing, or the processes do not divide an
-        update."""
+        """The configuration, with absolute paths. ValueError if it could not run: an option is invalid, a file is
+        missing, or the processes do not divide an update."""
         cfg = compose_config(self.config, self.overrides)
         for key in PATH_OPTIONS:
             section, name = key.split(".")
@@ -89,25 +92,94 @@ class TrainingJob:
             if value := OmegaConf.select(cfg, key):
                 paths = value.split(os.pathsep) if key == "task.data" else [value]
                 OmegaConf.update(cfg, key, os.pathsep.join(str(Path(path).absolute()) for path in paths))
-        micro_batches = _micro_batches(cfg)
-        for count in micro_batches:
-            if count < 1 or count % self.processes:
-                possible = ", ".join(str(p) for p in range(1, count + 1) if count % p == 0)
-                raise ValueError(
-                    f"the number of processes must divide the {count} micro-batches per update (update_freq x "
-                    f"distributed_world_size of the configuration), got {self.processes}; choose from {possible}, or "
-                    "halve dataset.batch_size and double optimization.update_freq"
-                )
-        options = {
-            **DEVICES[self.device],
-            "common.user_dir": str(PLUGIN),
-            "distributed_training.distributed_world_size": self.processes,
-            "optimization.update_freq": [count // self.processes for count in micro_batches],
-        }
-        for key, value in options.items():
+        for key, value in {**DEVICES[self.device], "common.user_dir": str(PLUGIN)}.items():
             OmegaConf.update(cfg, key, value)
+        distribute(cfg, self.processes)
         _check_files(cfg)
         return cfg
+
+
+def compose_config(config: str | Path, overrides: Sequence[str] = ()) -> DictConfig:
+    """Compose a configuration; ValueError in one sentence if a file, a key or a value is invalid."""
+    base, choice = _split_config(config)
+    for word in overrides:
+        if "=" not in word and not word.startswith("~"):
+            raise ValueError(f"an override must be KEY=VALUE or ~KEY, got {word}; commas separate values of an option")
+        key = word.lstrip("+~").partition("=")[0]
+        section = key.partition(".")[0].partition("/")[0]
+        if section not in (*SECTIONS, "hydra") and not (base.parent / section).is_dir():
+            sections = [name for name, options in SECTIONS.items() if hasattr(options, key)]
+            hint = f" (did you mean {sections[0]}.{key}?)" if sections else ""
+            raise ValueError(f"{section} in {word} is not a section of {base.name}{hint}")
+    logging.getLogger("hydra").setLevel(logging.WARNING)
+    _register_schema(base.stem)
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # hydra warns about how fairseq registers its schema
+            cfg = compose(base.stem, [*choice, *overrides])
+        if cfg.model is None:
+            raise ValueError("it has no model; set model._name")
+        add_defaults(cfg)
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError, RecursionError, OSError) as error:
+        cause = error.__cause__ if isinstance(error, HydraException) else None
+        lines = [line.strip() for line in f"{error}\n{cause or ''}".splitlines() if line.strip()]
+        raise ValueError(f"{config}: {'; '.join(lines[:2])[:500] or type(error).__name__}") from None
+    return cfg
+
+
+_register_schema = cache(hydra_init)  # a fifth of the time of a composition
+
+
+def _split_config(config: str | Path) -> tuple[Path, list[str]]:
+    """Split a path into the base YAML and, for a file in a folder of overrides next to it, the override's choice.
+    ValueError if there is no such file."""
+    path = find_config(config)
+    if not path.is_file() or path.suffix != ".yaml":
+        known = sorted(p.name for p in path.parent.glob("*.yaml")) or ["configs/pretrain/base.yaml"]
+        raise ValueError(f"configuration {config} does not exist; choose from {', '.join(known)}")
+    base = path.parent.parent / "base.yaml"
+    if path.name != "base.yaml" and base.is_file():
+        return base, [f"+{path.parent.name}={path.stem}"]
+    return path, []
+
+
+def run_name(config: str | Path, overrides: Sequence[str]) -> str:
+    """Derive the name of a run from its configuration and the overrides that define it.
+
+    >>> run_name("configs/pretrain/base.yaml", ["+run=n512-k128-headwise", "+gpus=x64", "model.dropout=0"])
+    'n512-k128-headwise,dropout=0'
+    """
+    base, chosen = _split_config(config)
+    words = [override.lstrip("+~") for override in (*chosen, *overrides)]
+    pairs = [
+        word.partition("=")[::2]
+        for word in words
+        if not word.startswith(_NOT_IN_NAME) or word.startswith("common.seed=")
+    ]
+    groups = [value for key, value in pairs if "." not in key]  # files, such as +run=NAME
+    values = [f"{key.rpartition('.')[2]}={value}" for key, value in pairs if "." in key]
+    return re.sub(r"[^\w.,=+-]+", "_", ",".join([*(groups or [base.stem]), *values]))[:200]
+
+
+def micro_batches(cfg: DictConfig) -> list[int]:
+    """Micro-batches per update over all processes, for each epoch as in ``update_freq``."""
+    return [freq * cfg.distributed_training.distributed_world_size for freq in cfg.optimization.update_freq]
+
+
+def distribute(cfg: DictConfig, processes: int) -> None:
+    """Set the number of processes, with the same micro-batches per update; ValueError if it does not divide them."""
+    counts = micro_batches(cfg)
+    for count in counts:
+        if count % processes:
+            possible = ", ".join(str(p) for p in range(1, count + 1) if count % p == 0)
+            raise ValueError(
+                f"the number of processes must divide the {count} micro-batches per update (update_freq x "
+                f"distributed_world_size of the configuration), got {processes}; choose from {possible}, or "
+                "halve dataset.batch_size and double optimization.update_freq"
+            )
+    OmegaConf.update(cfg, "distributed_training.distributed_world_size", processes)
+    OmegaConf.update(cfg, "optimization.update_freq", [count // processes for count in counts])
 
 
 def _check_files(cfg: DictConfig) -> None:
@@ -131,44 +203,3 @@ def quote(value: Any) -> str:
         escaped = re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + (match[2] and "\\'"), value)
         return f"'{escaped}'"
     return "null" if value is None else str(value).replace(" ", "")
-
-
-def run_name(config: str | Path, overrides: Sequence[str]) -> str:
-    """Derive the name of a run from its configuration and the overrides that define it.
-
-    >>> run_name("configs/pretrain/base.yaml", ["+run=n512-k128-headwise", "+gpus=x64", "model.dropout=0"])
-    'n512-k128-headwise,dropout=0'
-    """
-    base, chosen = split_config(config)
-    words = [override.lstrip("+~") for override in (*chosen, *overrides)]
-    pairs = [
-        word.partition("=")[::2]
-        for word in words
-        if not word.startswith(_NOT_IN_NAME) or word.startswith("common.seed=")
-    ]
-    groups = [value for key, value in pairs if "." not in key]  # files, such as +run=NAME
-    values = [f"{key.rpartition('.')[2]}={value}" for key, value in pairs if "." in key]
-    return re.sub(r"[^\w.,=+-]+", "_", ",".join([*(groups or [base.stem]), *values]))[:200]
-
-
-def identity(cfg: DictConfig) -> dict[str, Any]:
-    """The options that define a run, flattened: all but where it runs and what it logs.
-
-    ``update_freq`` counts the micro-batches per update over all processes.
-    """
-    flat = dict(_flatten(OmegaConf.to_container(cfg, enum_to_str=True)))
-    flat["optimization.update_freq"] = _micro_batches(cfg)
-    return {key: value for key, value in flat.items() if not key.startswith(_MAY_DIFFER)}
-
-
-def _flatten(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(tree, dict) and tree:
-        for key, value in tree.items():
-            yield from _flatten(value, f"{prefix}.{key}" if prefix else str(key))
-    else:
-        yield prefix, tree
-
-
-def _micro_batches(cfg: DictConfig) -> list[int]:
-    world_size = cfg.distributed_training.distributed_world_size
-    return [freq * world_size for freq in cfg.optimization.update_freq]

@@ -16,7 +16,7 @@ from ..fairseq_log import parse_line
 from ..progress import progress_bar
 from ..signals import handle, hangup_signals
 from .job import TrainingJob
-from .run_folder import CHECKPOINTS, DONE, LOG, LOGS, check_run_folder
+from .run_folder import CHECKPOINTS, DONE, LOG, LOGS, check_run_folder, write_config
 from .stopping import STOPPED
 
 _PR_SET_PDEATHSIG = 1  # Linux's prctl: signal sent when the parent dies
@@ -24,7 +24,7 @@ _SCORES = ("loss", "accuracy", "spearman")
 
 
 def train(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
-    """Start or resume training in its run folder; does nothing if it is complete.
+    """Check a job's run folder, and start or resume training in it; does nothing if it is complete.
 
     Args:
         ignore: as for ``check_run_folder``.
@@ -34,12 +34,18 @@ def train(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
         KeyboardInterrupt: a signal has stopped it, and it is saved; call again to resume.
     """
     check_run_folder(job, ignore)
+    run(job)
+
+
+def run(job: TrainingJob) -> None:
+    """``train`` without the check."""
     if (job.folder / DONE).exists():
         return
     last, last_line, stopped = job.folder / CHECKPOINTS / LAST, "", False
     if last.exists():
         print(f"{job.name}: resuming from {last}", file=sys.stderr)
-    worker = start_worker(job)
+    write_config(job)
+    worker = start_worker(job.folder)
 
     def forward(number: int, frame: FrameType | None) -> None:
         nonlocal stopped
@@ -65,8 +71,8 @@ def train(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
         raise ValueError(f"training {job.name} failed: {failure}; {saved}{log}")
 
 
-def start_worker(job: TrainingJob) -> subprocess.Popen:
-    """Start ``worker`` as the only rank."""
+def start_worker(folder: Path) -> subprocess.Popen:
+    """Start ``worker`` in a run folder, as the only rank."""
     package = str(Path(__file__).resolve().parents[2])
     environment = {
         **os.environ,
@@ -78,7 +84,7 @@ def start_worker(job: TrainingJob) -> subprocess.Popen:
     # The worker stops when this process ends, even if it is killed.
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     return subprocess.Popen(
-        [sys.executable, "-m", "fairseq_linformer.training.worker", *job.arguments()],
+        [sys.executable, "-m", "fairseq_linformer.training.worker", str(folder)],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

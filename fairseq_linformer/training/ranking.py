@@ -1,11 +1,13 @@
 """Results of finetuned runs, ranked and in words. The best setting of a grid has the best median score over seeds."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from ..data.tasks import Task
-from ..evaluation.scores import format_unit, format_values
+from ..evaluation.scores import format_unit, format_values, warn_of_chance
+from .recipe import Recipe
 
 Result = Mapping[str, Any]
 """A result.json, see ``finetune.build_result``."""
@@ -56,3 +58,25 @@ def format_headline(task: Task, scores: Mapping[str, Any]) -> list[str]:
         value, low, high = format_values(name, score["value"], *score["interval"])
         lines.append(f"{name} {value}{format_unit(name)} ({low} to {high})")
     return lines
+
+
+def format_report(
+    data: str, task: Task, results: Sequence[Result], folder: Path, recipes: Sequence[Recipe]
+) -> list[str]:
+    """The table of a grid, the scores of the run, or of the grid's median run, and the path of its checkpoint.
+
+    Args:
+        data: name of the data.
+        folder: of the run, or of the grid's run folders.
+        recipes: those of the results.
+    """
+    result, lines = results[0], []
+    if len(results) > 1:
+        result = median_run(task, results)
+        folder /= recipes[results.index(result)].name
+        lines = [*format_table(task, rank_settings(task, results)), f"median run, seed {result['recipe']['seed']}:"]
+    for split, scores in result["splits"].items():
+        lines.append(f"{data} {split}: {', '.join(format_headline(task, scores['scores']))}; {scores['rows']:,} rows")
+        lines += [f"{warning}; try another --lr, more epochs or more rows" for warning in warn_of_chance(scores)]
+    epoch = "last" if task.valid_is_test else "best"
+    return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]

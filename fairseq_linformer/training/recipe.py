@@ -13,17 +13,13 @@ accuracies on the 872 development rows, of which 50.9 % have the most frequent l
 
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from ..data.tasks import OWN, Task
-from ..resources import CONFIGS
-from .initial_checkpoint import InitialCheckpoint
-from .job import quote
+from .initial_checkpoint import read_width
 
-CONFIG = CONFIGS / "finetune" / "base.yaml"
-LR, BATCH_SIZE, EPOCHS, SEED, WARMUP = 1e-5, 32, 10, 1, 0.06
+LR, BATCH_SIZE, EPOCHS, SEED = 1e-5, 32, 10, 1
 GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
 """RoBERTa's learning rates for GLUE, and its number of seeds."""
 LR_FACTORS = ((768, 1), (256, 10), (0, 50))
@@ -35,7 +31,7 @@ class Recipe:
     """Hyperparameters of a run.
 
     Attributes:
-        lr: peak learning rate, reached after a share ``WARMUP`` of the updates; it then decays linearly to 0.
+        lr: peak learning rate, it then decays linearly to 0.
         batch_size: sentences or pairs per update.
         epochs: number of epochs.
         seed: seed of the classification head, dropout and shuffling.
@@ -61,24 +57,22 @@ class Recipe:
         """
         return f"lr{self.lr!r}-batch{self.batch_size}-seed{self.seed}"
 
-    def overrides(
-        self, task: Task, checkpoint: InitialCheckpoint, data, rows: int, from_scratch: bool = False
-    ) -> list[str]:
-        """Overrides of configs/finetune/base.yaml for ``data``, the folder of a task with that many training rows."""
-        updates = math.ceil(rows / self.batch_size) * self.epochs
-        return [
-            f"task.num_classes={len(task.classes)}" if task.name == OWN else f"+task={task.name}",
-            f"common.seed={self.seed}",
-            f"task.data={quote(str(Path(data).absolute()))}",
-            f"task.max_positions={checkpoint.max_positions}",
-            f"checkpoint.finetune_from_model={'null' if from_scratch else quote(str(checkpoint.path))}",
-            *checkpoint.overrides,
-            f"dataset.batch_size={self.batch_size}",
-            f"optimization.lr=[{self.lr!r}]",
-            f"optimization.max_epoch={self.epochs}",
-            f"lr_scheduler.total_num_update={updates}",
-            f"lr_scheduler.warmup_updates={round(WARMUP * updates)}",
-        ]
+
+def choose_recipes(
+    checkpoint: str,
+    lrs: Sequence[float] | None = None,
+    batch_sizes: Sequence[int] | None = None,
+    seeds: Sequence[int] | None = None,
+    epochs: int = EPOCHS,
+    grid: bool = False,
+) -> list[Recipe]:
+    """Build a recipe per combination of the given values. Where none is given, it is RoBERTa's, or those of its grid;
+    its learning rates are scaled to the width of the checkpoint."""
+    if not lrs:
+        width = read_width(checkpoint)
+        lrs = [scale_lr(lr, width) for lr in (GRID_LRS if grid else (LR,))]
+        print(f"learning rate for a width of {width}: {', '.join(f'{lr:g}' for lr in lrs)}", file=sys.stderr)
+    return build_grid(lrs, batch_sizes or (BATCH_SIZE,), seeds or (GRID_SEEDS if grid else (SEED,)), epochs)
 
 
 def scale_lr(lr: float, width: int) -> float:

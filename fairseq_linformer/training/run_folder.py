@@ -22,9 +22,9 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from ..checkpoints.files import LAST
-from ..files import is_read_error, open_atomic
+from ..files import check_same, is_read_error, open_atomic
 from ..machine import merge_provenance, provenance
-from .job import TrainingJob, identity
+from .job import TrainingJob, micro_batches
 
 logger = logging.getLogger(__name__)
 
@@ -32,42 +32,57 @@ CONFIG, CHECKPOINTS, LOGS, LOG, LOCK, DONE = "config.yaml", "checkpoints", "logs
 ATTEMPTS = "attempts.jsonl"
 UNFINISHED = ".tmp"
 """The end of the names of files that fairseq renames to checkpoints."""
+_MAY_DIFFER = (
+    *("distributed_training.", "common_eval.", "dataset.num_workers", "dataset.data_buffer_size"),
+    *(f"common.{name}" for name in ("log_", "user_dir", "tensorboard_logdir", "no_progress_bar")),
+    *(f"checkpoint.{name}" for name in ("save_interval", "keep_")),
+)
+"""Beginnings of options that may change between attempts of a run."""
 
 
-def create_or_resume(job: TrainingJob) -> list[str]:
-    """Create the folder or prepare it for resuming, while it is locked. Returns lines for the log."""
-    if check_run_folder(job):
-        with open_atomic(job.folder / CONFIG) as file:
-            file.write(OmegaConf.to_yaml(job.cfg))
-    for name in (CHECKPOINTS, LOGS):
-        (job.folder / name).mkdir(exist_ok=True)
-    return restore_last(job.folder / CHECKPOINTS)
-
-
-def check_run_folder(job: TrainingJob, ignore: Sequence[str] = ()) -> bool:
-    """Check the job's configuration, and that its folder is new or has the same configuration.
+def check_run_folder(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
+    """Check a job's configuration, and that its folder is new or has the same one.
 
     Args:
         ignore: options that may differ from the folder's.
-
-    Returns:
-        Whether the folder has no configuration yet.
     """
-    folder, cfg = job.folder, job.cfg
-    if not (folder / CONFIG).exists():
-        # sbatch creates logs, and a killed job can leave hidden files.
-        is_file = folder.exists() and not folder.is_dir()
-        if is_file or (folder.exists() and any(name != LOGS and name[0] != "." for name in os.listdir(folder))):
-            raise ValueError(f"{folder} is not a run folder: it has no {CONFIG}; choose another name or folder of runs")
-        return True
-    texts = (folder / CONFIG).read_text(encoding="utf-8"), OmegaConf.to_yaml(cfg)
-    stored, requested = (identity(cast(DictConfig, OmegaConf.create(text))) for text in texts)
-    differing = [key for key in sorted({*stored, *requested} - {*ignore}) if stored.get(key) != requested.get(key)]
-    if differing:
-        first = "; ".join(f"{key} must be {stored.get(key)}, got {requested.get(key)}" for key in differing[:3])
-        more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
-        raise ValueError(f"{folder} has a different configuration: {first}{more}; move it away, or choose another name")
-    return False
+    yaml = OmegaConf.to_yaml(job.cfg)
+    if (job.folder / CONFIG).exists():
+        texts = (job.folder / CONFIG).read_text(encoding="utf-8"), yaml
+        before, now = (identify_run(OmegaConf.create(text), ignore) for text in texts)
+        check_same(job.folder, before, now)
+    elif any(job.folder.glob("[!.]*")):  # a killed job can leave hidden files
+        raise ValueError(f"{job.folder} is not a run folder: it has no {CONFIG}; choose another name or folder of runs")
+
+
+def identify_run(cfg: Any, ignore: Sequence[str] = ()) -> dict[str, Any]:
+    """The options that define a run, flattened: all but ``ignore``, where it runs and what it logs.
+
+    ``update_freq`` counts the micro-batches per update over all processes.
+    """
+    flat = dict(_flatten(OmegaConf.to_container(cfg, enum_to_str=True)))
+    flat["optimization.update_freq"] = micro_batches(cfg)
+    return {key: value for key, value in flat.items() if key not in ignore and not key.startswith(_MAY_DIFFER)}
+
+
+def _flatten(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, dict) and tree:
+        for key, value in tree.items():
+            yield from _flatten(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, tree
+
+
+def write_config(job: TrainingJob) -> None:
+    """Write a job's configuration to its folder, all that a worker needs, over that of an earlier attempt."""
+    (job.folder / LOGS).mkdir(parents=True, exist_ok=True)
+    with open_atomic(job.folder / CONFIG) as file:
+        file.write(OmegaConf.to_yaml(job.cfg))
+
+
+def read_config(folder: Path) -> DictConfig:
+    """The configuration in a run folder, as fairseq-hydra-train passes it on."""
+    return cast(DictConfig, OmegaConf.create(OmegaConf.to_container(OmegaConf.load(folder / CONFIG), resolve=True)))
 
 
 @contextmanager

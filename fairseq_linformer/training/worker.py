@@ -1,22 +1,19 @@
 """One process of a training job: fairseq's training in a run folder, which stops on signals and resumes.
 
-    torchrun --nproc-per-node 8 -m fairseq_linformer.training.worker +run=n512-k256-layerwise task.data=BIN
+    torchrun --nproc-per-node 8 -m fairseq_linformer.training.worker RUN
 
 scripts/slurm/train.sbatch, scripts/torchrun.sh and ``local.py`` start it, with torchrun's variables: RANK, WORLD_SIZE,
-LOCAL_RANK, and with several processes MASTER_ADDR and MASTER_PORT. Its exit status is 0 if training is complete,
-``STOPPED`` if a signal stopped it, else 1.
+LOCAL_RANK, and with several processes MASTER_ADDR and MASTER_PORT. RUN/config.yaml says what to train. Its exit status
+is 0 if training is complete, ``STOPPED`` if a signal stopped it, else 1.
 """
 
-import argparse
 import logging
 import multiprocessing
 import os
-import shlex
 import shutil
 import signal
 import socket
 import sys
-from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
@@ -31,42 +28,41 @@ from fairseq_cli import train
 from omegaconf import DictConfig, OmegaConf
 
 from ..errors import first_line, root_cause
-from .arguments import add_arguments
-from .job import TrainingJob
-from .run_folder import DONE, LOG, LOGS, check_run_folder, create_or_resume, lock_folder, record_attempt
+from .job import distribute
+from .run_folder import CHECKPOINTS, DONE, LOG, LOGS, lock_folder, read_config, record_attempt, restore_last
 from .stopping import StopRequest, stop_after_update
 
 logger = logging.getLogger(__name__)
 logger.setLevel(logging.INFO)  # fairseq silences all ranks but the first
 TIMEOUT = timedelta(minutes=30)
-"""Of collective operations. PyTorch's 10 minutes are too few for rank 0 to write a large checkpoint to a busy file
-system while the others wait."""
+"""The timeout of collective operations. PyTorch's 10 minutes are too few for rank 0 to write a large checkpoint to a
+busy file system while the others wait."""
 
 
-def main(words: list[str] | None = None) -> int:
-    """Train, and return the exit status."""
+def main(run: str) -> int:
+    """Train in a run folder, and return the exit status."""
     get_temp_dir()  # the data loaders inherit it, so that it can be removed when they are killed
     request = StopRequest()
     request.listen()
+    folder = Path(run).absolute()
+    rank, world_size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    if (folder / DONE).exists():
+        print(f"training is already complete: {folder}")
+        return 0
     try:
-        rank, world_size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-        job = read_job(sys.argv[1:] if words is None else words, world_size)
-        if (job.folder / DONE).exists():
-            check_run_folder(job)
-            print(f"training is already complete: {job.folder}")
-            return 0
-        if job.device == "cpu":
+        cfg = read_config(folder)
+        distribute(cfg, world_size)
+        if cfg.common.cpu:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # otherwise PyTorch and fairseq reserve memory of the first GPU
         elif not torch.cuda.is_available():
             raise ValueError(f"PyTorch {torch.__version__} finds no GPU; to train on CPUs, pass --device cpu")
-        cfg = _process_config(job.cfg, rank, local_rank)
-        job.folder.mkdir(parents=True, exist_ok=True)
-        with lock_folder(job.folder) if rank == 0 else nullcontext():
+        _set_process(cfg, rank, local_rank)
+        with lock_folder(folder) if rank == 0 else nullcontext():
             if rank == 0:  # the others wait for it in the initialization of the process group
-                print("\n".join(create_or_resume(job)))
-                record_attempt(job.folder, world_size)
-            _configure_log(*([job.folder / LOGS / LOG] if rank == 0 else []))
-            os.chdir(job.folder)
+                print("\n".join(restore_last(folder / CHECKPOINTS)))
+                record_attempt(folder, world_size)
+            _configure_log(*([folder / LOGS / LOG] if rank == 0 else []))
+            os.chdir(folder)
             stop_after_update(request)
             status = _train(cfg, f"rank {rank} of {world_size}")
             if rank == 0 and status == 0:
@@ -77,28 +73,14 @@ def main(words: list[str] | None = None) -> int:
     return status
 
 
-def read_job(words: Sequence[str], processes: int) -> TrainingJob:
-    """The job of these arguments. In an array, those in the member's line of ``--list`` precede them."""
-    parser = argparse.ArgumentParser(prog="worker")
-    add_arguments(parser)
-    parser.add_argument("--list", metavar="FILE", help="file with one line of arguments per member of an array")
-    options = parser.parse_intermixed_args(words)
-    if options.list is not None:
-        line = Path(options.list).read_text(encoding="utf-8").splitlines()[int(os.environ["SLURM_ARRAY_TASK_ID"])]
-        options = parser.parse_intermixed_args([*shlex.split(line), *words])
-    return TrainingJob(options.config, tuple(options.overrides), processes, options.device, options.runs, options.name)
-
-
-def _process_config(cfg: DictConfig, rank: int, local_rank: int) -> Any:
-    """The configuration of a process, as fairseq-hydra-train passes it on."""
+def _set_process(cfg: DictConfig, rank: int, local_rank: int) -> None:
+    """Set the options of a process, as fairseq-hydra-train does."""
     devices = torch.cuda.device_count()  # 1 if the scheduler restricts each process to its GPU
     options: dict[str, Any] = {"device_id": local_rank % devices if devices else 0, "distributed_no_spawn": True}
     if cfg.distributed_training.distributed_world_size > 1:
         options |= {"distributed_init_method": "env://", "distributed_rank": rank}
-    resolved: Any = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True, enum_to_str=True))
-    OmegaConf.update(resolved, "distributed_training", options)
-    OmegaConf.set_struct(resolved, True)
-    return resolved
+    OmegaConf.update(cfg, "distributed_training", options)
+    OmegaConf.set_struct(cfg, True)
 
 
 def _train(cfg: Any, rank: str) -> int:
@@ -147,4 +129,4 @@ def exit_now(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    exit_now(main())
+    exit_now(main(sys.argv[1]))

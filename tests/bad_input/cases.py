@@ -108,7 +108,6 @@ CASES: list[Case] = [
         "",
         """
         task.data=data --nodes=3 -> 128 micro-batches.* got 24; choose from 1, 2, 4, 8, 16, 32, 64, 128,
-        task.data=data --array=figure-4 -> figure-4.*figure-3a
         +run=n512-roberta -> task.data is not set
         task.data=bad/no-dict -> task.data needs .*dict.txt
         task.data=data:bad/no-train -> bad/no-train/train.idx does not exist
@@ -126,9 +125,9 @@ CASES: list[Case] = [
         bad/empty.csv mlm/model.pt -> empty.csv has no rows
         rows.tsv mlm/model.pt -> rows.tsv has only 2 rows.*--valid
         rows.tsv mlm/model.pt --text-column review -> no column review; choose from sentence, label
-        rows.tsv mlm/model.pt --source glue -> --source .*rows.tsv
-        data mlm/model.pt --valid rows.tsv -> --valid .*data, which is prepared
-        sst-2 mlm/model.pt --label-column x -> --label-column .*sst-2, which is a task
+        rows.tsv mlm/model.pt --source glue -> --source needs a task, got rows.tsv
+        data mlm/model.pt --valid rows.tsv -> --valid.* need a file of yours, got data
+        sst-2 mlm/model.pt --label-column x -> --label-column need a file of yours, got sst-2
         sst-2 data -> data has neither a checkpoint nor .*config.json; it is prepared data
         sst-2 bad/grid -> bad/grid has neither .*; choose one of its runs, such as bad/grid/lr1e-05-batch32-seed1
         sst-2 mlm/model.pt --data task --source glue --lr nan -> --lr must .*nan

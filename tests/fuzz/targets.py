@@ -31,7 +31,7 @@ from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 from fairseq_linformer.evaluation.example_files import read_examples
 from fairseq_linformer.models.dictionaries import read_dictionary, read_labels
 from fairseq_linformer.models.fairseq_fixes import evaluate_literal
-from fairseq_linformer.training.compose import compose_config
+from fairseq_linformer.training.job import compose_config
 
 SLOW = ("config.yaml", "tokenizer-json", "checkpoint", "old-checkpoint", "safetensors", "exported-config")
 """Targets that take more than some milliseconds."""

@@ -94,26 +94,6 @@ def test_loss_is_the_weighted_sum(teacher, start, mlm_data, options):
     assert ("hidden_loss" in log) == (options.get("hidden_weight") != 0)
 
 
-def test_pooled_features(teacher, start, mlm_data):
-    """Means over real positions by hand: padding does not count."""
-    student, model = build(start).eval(), build(teacher).eval()
-    torch.manual_seed(1)
-    for parameter in student.parameters():
-        parameter.data += 0.1 * torch.randn_like(parameter)
-    options = dict(unmasked=True, hidden_weight=0, logits_weight=0, task_weight=0, pooled_weight=0.5)
-    batch, tokens = sample()
-    loss, size, log = criterion(teacher, mlm_data, **options)(student, batch)
-    cosines = []
-    for row in tokens:
-        real = row.ne(1)
-        a, b = (m(row[None], features_only=True)[0][0, real].double().mean(0) for m in (student, model))
-        cosines.append(float(a @ b / (a.norm() * b.norm())))
-    expected = 0.5 * (1 - sum(cosines) / 3)
-    assert expected > 1e-2
-    assert float(loss) / size == pytest.approx(expected, rel=1e-4)
-    assert "hidden_loss" not in log
-
-
 HEAD = "sentence_classification_head"
 
 
@@ -253,7 +233,7 @@ def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     ):
         train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
     unmasked = ["--unmasked", "--logits-weight", 0, "--task-weight", 0]
-    with pytest.raises(ValueError, match="hidden_weight, pooled_weight, .* must be above 0 .* 2 layers of width 24"):
+    with pytest.raises(ValueError, match="hidden_weight, logits_weight .* must be above 0 .* 2 layers of width 24"):
         train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
 
 
@@ -281,7 +261,6 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
         (dict(logits_weight=math.inf), "logits_weight must be finite, got inf"),
         (dict(temperature=0), "temperature must be at least 0.01, got 0"),
         (dict(unmasked=True), "unmasked needs masked_lm"),
-        (dict(pooled_weight=1), "pooled_weight needs unmasked"),
         (dict(short_seq_prob=1), "short_seq_prob must be at least 0 and below 1, got 1"),
         (dict(short_seq_prob=0.5), "short_seq_prob needs unmasked"),
         (dict(n=32), "at least n = 32 positions, got 16"),

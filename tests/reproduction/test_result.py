@@ -126,5 +126,5 @@ def test_runs_are_on_one_text(text, tmp_path):
     claim_runs(tmp_path / "runs", text)
     claim_runs(tmp_path / "runs", text)
     (text / "shard0/valid.bin").write_bytes(b"others")
-    with pytest.raises(ValueError, match="runs has runs on another text than --data .*; use another --runs"):
+    with pytest.raises(ValueError, match="runs was made from other inputs: --data must be .*; choose another folder"):
         claim_runs(tmp_path / "runs", text)

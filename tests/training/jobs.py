@@ -6,6 +6,9 @@ from pathlib import Path
 
 import torch
 
+from fairseq_linformer.training.job import TrainingJob
+from fairseq_linformer.training.run_folder import write_config
+
 from ..fairseq_commands import load
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +70,11 @@ def overrides(data, updates=12, **more):
         **more,
     }
     return [f"{key}={value}" for key, value in options.items()]
+
+
+def write_run(words, folder: Path) -> None:
+    """Write the run folder of a job on CPUs."""
+    write_config(TrainingJob("configs/pretrain/base.yaml", tuple(words), 1, "cpu", str(folder.parent), folder.name))
 
 
 def environment(**more):

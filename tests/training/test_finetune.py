@@ -48,7 +48,7 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
 
     before = (tmp_path / "runs/cats/result.json").stat().st_mtime_ns
     assert finetune(*words) == output and (tmp_path / "runs/cats/result.json").stat().st_mtime_ns == before
-    assert "must be head, as it was prepared, got head+tail" in finetune(*words, "--truncation", "head+tail")
+    assert "truncation must be head, got head+tail" in finetune(*words, "--truncation", "head+tail")
     assert "model.dropout must be 0.1, got 0.3" in finetune(*words, "model.dropout=0.3")
     other = finetune(masked_lm / "checkpoint_last.pt", *SHORT, "--lr", 1e-3, "--name", "cats")
     assert re.search(r"optimization.lr must be \[0.005\], got \[0.001\]", other)
@@ -134,7 +134,7 @@ def test_signal_saves_and_rerunning_resumes(finetune, masked_lm, tmp_path):
 
 
 @pytest.mark.slow
-def test_grid(finetune, masked_lm, tmp_path):
+def test_grid(finetune, command, masked_lm, tmp_path):
     words = (*SHORT[2:], "--max-epoch", 1, "--lr", "1e-3,5e-3", "--name", "grid")
     checkpoint = masked_lm / "checkpoint_last.pt"
     assert "grid: no error found; runs to train: 2 of 2" in finetune(checkpoint, *words, "--dry-run")
@@ -149,22 +149,27 @@ def test_grid(finetune, masked_lm, tmp_path):
     }
     assert re.search(r"sst-2: accuracy \d+\.\d\d %, median over one seed, lr 0.00[15], batch size 4", output)
     dry = finetune(checkpoint, *words, "--slurm", "--dry-run", "--partition=gpu", "--device", "cpu")
-    assert "finetune-grid is trained" in dry
+    assert dry.startswith("fairseq-linformer: nothing to submit: ") and dry.endswith("seed1 is trained")
     files = sorted(tmp_path.rglob("*"))
     assert "grid: no error found; runs to train: 2 of 4" in finetune(checkpoint, *words, "--seed", "1,2", "--dry-run")
-    assert "8 truncated rows, but the model has n = 32" in finetune(
-        checkpoint, *words, "--max-positions", 32, "--dry-run"
-    )
     assert sorted(tmp_path.rglob("*")) == files
+
+    # A model of another n needs other data, or is converted with the command that the error has.
+    convert(str(checkpoint), tmp_path / "long", max_positions=32)
+    error = finetune(tmp_path / "long", *words, "--dry-run")
+    assert "8 truncated rows, but the model has n = 32" in error
+    said = re.search(r"fairseq-linformer (convert .*)$", error)[1].replace("CHECKPOINT", str(tmp_path / "long"))
+    command(*said.replace("OUT", str(tmp_path / "short")).split())
+    assert "no error found" in finetune(tmp_path / "short", *words[:-1], "other", "--dry-run")
 
 
 @pytest.mark.slow
 def test_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
     monkeypatch.chdir(fairseq_commands.CONFIGS.parent)
-    checkpoint, slurm = masked_lm / "checkpoint_last.pt", ("--slurm", "--dry-run", "--partition=gpu", "--name", "g")
-    resized = open_initial_checkpoint(checkpoint, tmp_path / "runs", 8, dry_run=True)
-    prepare_data(TASKS["sst-2"], tmp_path / "data", resized, str(glue))
-    words = (checkpoint, "--max-positions", 8, *slurm)
-    output = finetune(*words, "--grid", "--lr", "1e-5,2e-5", "--seed", "1,2")
-    assert "--array=0-3" in output and "--partition=gpu" in output and "nothing was submitted" in output
-    assert "--array=0-0" in finetune(*words) and not (tmp_path / "runs").exists()
+    words = (masked_lm / "checkpoint_last.pt", "--slurm", "--dry-run", "--partition=gpu", "--name", "g")
+    start = open_initial_checkpoint(words[0], tmp_path / "runs")
+    prepare_data(TASKS["sst-2"], tmp_path / "data", start, str(glue))
+    *jobs, end = finetune(*words, "--grid", "--lr", "1e-5,2e-5", "--seed", "1,2").splitlines()
+    assert len(jobs) == 4 and all("--partition=gpu" in job for job in jobs) and "nothing was submitted" in end
+    assert "lr2e-05-batch32-seed2/logs/%j.txt" in jobs[3]
+    assert len(finetune(*words).splitlines()) == 2 and not (tmp_path / "runs").exists()

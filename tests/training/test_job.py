@@ -8,9 +8,9 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from fairseq_linformer.resources import CONFIGS
-from fairseq_linformer.training.job import TrainingJob, identity, quote, run_name
+from fairseq_linformer.training.job import TrainingJob, quote, run_name
 
-from .jobs import overrides
+from .. import fairseq_commands
 
 BASE = "configs/pretrain/base.yaml"
 
@@ -62,22 +62,6 @@ def test_hydra_reads_quoted_values_unchanged(value):
     assert OverridesParser.create().parse_override(f"x={quote(value)}").value() == value
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "change, same",
-    [
-        ({"common.log_interval": 7, "checkpoint.save_interval_updates": 3, "dataset.num_workers": 0}, True),
-        ({"model.dropout": 0.2}, False),
-        ({"optimization.update_freq": "[8]"}, False),
-        ({"common.seed": 9}, False),
-    ],
-)
-def test_identity_of_a_run(change, same, mlm_data):
-    one = identity(TrainingJob(BASE, tuple(overrides(mlm_data)), 2, "cpu").cfg)
-    other = identity(TrainingJob(BASE, tuple(overrides(mlm_data, **change)), 4, "cpu").cfg)
-    assert (one == other) == same
-
-
 @pytest.mark.parametrize(
     "override",
     [
@@ -92,3 +76,27 @@ def test_a_hostile_configuration_runs_no_code(override, mlm_data, tmp_path):
     with suppress(ValueError):
         TrainingJob(BASE, (f"task.data={mlm_data}", override.format(folder=folder)), 1, "cpu").cfg
     assert not folder.exists() and os.environ.get("LD_PRELOAD") != str(folder)
+
+
+# Overrides that make a base-size run small enough for a test.
+SMALL = [
+    "+model.encoder_layers=2",
+    "+model.encoder_embed_dim=16",
+    "+model.encoder_ffn_embed_dim=32",
+    "+model.encoder_attention_heads=2",
+    "common.cpu=true",
+    "common.fp16=false",
+    "dataset.num_workers=0",
+    "dataset.batch_size=8",
+    "optimization.update_freq=[1]",
+    "optimization.max_update=2",
+    "task.tokens_per_sample=16",
+]
+
+
+@pytest.mark.slow
+def test_fairseq_trains_a_roberta(mlm_data, tmp_path):
+    """It has no dataclass. ``tests/models`` trains the run ``tiny``."""
+    losses = fairseq_commands.hydra_train(mlm_data, tmp_path, "+run=n512-roberta", *SMALL)
+    assert len(losses) == 2 and all(5 < loss < 6.5 for loss in losses)
+    assert not any("self_attn.E" in key for key in fairseq_commands.load(tmp_path)["model"])

@@ -54,7 +54,7 @@ def test_finetuned_and_evaluated(masked_lm, pieces, tmp_path, capsys):
     assert again == output.replace("train valid", "data valid")
     fails("task.num_classes=2 cannot be overridden", "finetune", tmp_path / "data", checkpoint, "task.num_classes=2")
     write(paths[1], rows[1::2])
-    fails("data was prepared from other files or columns", "finetune", *files, *columns, *options, "--name", "cats")
+    fails("data was made from other inputs: source must be", "finetune", *files, *columns, *options, "--name", "cats")
 
 
 @pytest.mark.slow

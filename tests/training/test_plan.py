@@ -3,8 +3,11 @@
 from itertools import accumulate
 
 import pytest
+import torch
+from fairseq import optim
 from torch.profiler import profile
 
+from fairseq_linformer.benchmark.flops import gpu_kernels
 from fairseq_linformer.benchmark.gpus import GPUS
 from fairseq_linformer.cli import main
 from fairseq_linformer.models.stub_task import VOCAB_SIZE
@@ -52,13 +55,17 @@ def test_operations_of_a_linformer():
 
 
 @pytest.mark.slow
-def test_unequal_heads_and_frozen_projections():
-    """Layers with the same heads are measured as two and three of them; the order of heads costs nothing."""
-    small = [*SMALL, "+model.encoder_layers=4", "model.sharing=none"]
-    small.remove("+model.encoder_layers=1")
-    equal, swapped = (PlannedRun(BASE, [*small, f"model.projected_dim='{k}'"]) for k in ("6/2x4", "6/2x3,2/6"))
-    assert equal.operations() == swapped.operations() and equal.parameters == swapped.parameters
-    frozen = PlannedRun(BASE, [*small, "model.projected_dim=4", "+model.freeze_projections=true"])
+def test_k_of_heads_and_layers_and_frozen_projections():
+    """The order of heads costs nothing, a larger k of any layer does, and E and F have no gradients if frozen."""
+    small = [*SMALL, "model.sharing=none"]
+    small[small.index("+model.encoder_layers=1")] = "+model.encoder_layers=2"
+
+    def plan(k, *more):
+        return PlannedRun(BASE, [*small, f"model.projected_dim='{k}'", *more])
+
+    equal, swapped, larger = map(plan, ("6/2x2", "6/2,2/6", "6/2,6"))
+    assert equal.operations() == swapped.operations() < larger.operations() and equal.parameters == swapped.parameters
+    frozen = plan("6/2x2", "+model.freeze_projections=true")
     assert frozen.memory(1, False, 1).gradients < equal.memory(1, False, 1).gradients
 
 
@@ -71,7 +78,7 @@ def test_memory_of_a_real_step(model, recomputed):
     small = ["+model.encoder_attention_heads=4", "common.fp16=false", "+task.mask_prob=0.999"]
     run = PlannedRun(BASE, [model, *sizes, *small, "model.dropout=0", "model.attention_dropout=0"])
     planned = run.memory(2, recomputed, 1)
-    _, _, step = run._build_step(2, recomputed, run.layers)
+    _, step = run.build_step(2, recomputed)
     with profile(profile_memory=True) as profiler:
         step()
     events = profiler.profiler.kineto_results.events()
@@ -79,39 +86,33 @@ def test_memory_of_a_real_step(model, recomputed):
     assert planned.activations == pytest.approx(max(accumulate(allocated)), rel=0.001)
 
 
+def state_bytes(run, model):
+    """Bytes of what fairseq's optimizer has after an update: moments and, in half precision, copies."""
+    params, common = [p for p in model.parameters() if p.requires_grad], run.cfg.common
+    if common.memory_efficient_fp16:
+        optimizer = optim.MemoryEfficientFP16Optimizer.build_optimizer(run.cfg, params)
+    else:
+        optimizer = optim.FP16Optimizer.build_optimizer(run.cfg, params)
+    optimizer.zero_grad()
+    for p in params:
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    tensors = {t for state in optimizer.optimizer.state.values() for t in state.values() if torch.is_tensor(t)}
+    tensors |= {t for group in optimizer.optimizer.param_groups for p in group["params"] for t in (p, p.grad)}
+    return sum(t.nbytes for t in tensors - {*params, *(p.grad for p in params)})
+
+
 def test_states_in_half_precision():
     """Bytes per parameter: weights and gradients 2 each, copies of both and two moments 4 each."""
     half = [*SMALL, f"model.projected_dim={K}", "common.fp16=true"]
-    run = PlannedRun(BASE, half)
-    one, two, efficient = (
-        PlannedRun(BASE, [*half, *words]).memory(1, False, gpus)
-        for words, gpus in (([], 1), ([], 2), (["common.memory_efficient_fp16=true"], 1))
-    )
+    run, efficient = (PlannedRun(BASE, [*half, *words]) for words in ([], ["common.memory_efficient_fp16=true"]))
+    one, two = (run.memory(1, False, gpus) for gpus in (1, 2))
     assert (one.gradients, one.optimizer) == (2 * run.parameters, 16 * run.parameters)
-    assert two.gradients == 2 * one.gradients and efficient.optimizer == 8 * run.parameters
-    assert 2 * run.parameters < one.weights < 2 * run.parameters + 1000  # E's start
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "model, recomputed",
-    [(["+run=n512-roberta"], True), ([f"model.projected_dim={K}", "model.sharing=headwise"], False)],
-)
-def test_two_depths_tell_exactly_what_a_deeper_model_needs(model, recomputed):
-    run = PlannedRun(BASE, [*SMALL, *model, "model.encoder_layers=5"])
-    from_two_depths = run.memory(1, recomputed, 1), run.operations()
-    run.has_equal_layers = False  # so that all five are measured
-    assert from_two_depths == (run.memory(1, recomputed, 1), run.operations())
-
-
-@pytest.mark.slow
-def test_all_layers_are_counted_if_their_k_differ():
-    runs = [
-        PlannedRun(BASE, [*SMALL, "model.encoder_layers=4", f"model.projected_dim='{k}'", "model.sharing=none"])
-        for k in ("4,4,4,4", "4,4,4,9", "4,4,9,9")
-    ]
-    operations = [run.operations() for run in runs]
-    assert operations[0] < operations[1] < operations[2]
+    assert two.gradients == 2 * one.gradients and 2 * run.parameters < one.weights < 2 * run.parameters + 1000
+    for each in (run, efficient):
+        with gpu_kernels(run.num_masked):
+            expected = state_bytes(each, each.build_step(1, False)[0])
+        assert each.memory(1, False, 1).optimizer == expected
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 from fairseq_linformer.benchmark.flops import AssumedValues
 from fairseq_linformer.models.options import resolve_options
 from fairseq_linformer.models.stub_task import VOCAB_SIZE, StubTask
-from fairseq_linformer.training.compose import compose_config
+from fairseq_linformer.training.job import compose_config
 
 from ..fairseq_commands import CONFIGS
 

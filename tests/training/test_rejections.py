@@ -21,11 +21,11 @@ def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_che
         (ready / "manifest.json").write_text(json.dumps(manifest))
         return finetune(checkpoint, "--truncation", "head+tail", folder=ready)
 
-    assert "must be a folder of sst-2, got qnli" in rejected({"task": "qnli", "max_positions": 16})
+    assert "task must be qnli, got sst-2" in rejected({"task": "qnli", "max_positions": 16})
     assert "n = 32 and has 0 truncated rows, but the model has n = 16" in rejected({"max_positions": 32})
     truncated = {"max_positions": 8, "splits": {"train": {"cut": 3}, "valid": {"cut": 0}}}
     assert "n = 8 and has 3 truncated rows, but the model has n = 16" in rejected(truncated)
-    assert "must be head, as it was prepared, got head+tail" in rejected({"max_positions": 16, "cut": "head"})
+    assert "truncation must be head, got head+tail" in rejected({"max_positions": 16, "cut": "head"})
     (ready / "manifest.json").unlink()
     (ready / "runs").touch()
     words = (checkpoint, "--dry-run")

@@ -7,16 +7,20 @@ import os
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from fairseq_linformer.checkpoints.files import LAST
 from fairseq_linformer.training import run_folder
 from fairseq_linformer.training.job import TrainingJob
 from fairseq_linformer.training.run_folder import (
-    create_or_resume,
+    check_run_folder,
+    identify_run,
     is_intact,
     lock_folder,
+    read_config,
     restore_last,
     training_provenance,
+    write_config,
 )
 
 from .jobs import overrides
@@ -32,38 +36,53 @@ def training(mlm_data, tmp_path):
     return training
 
 
-@pytest.fixture
-def run(training, tmp_path):
-    """A run folder that was created."""
-    create_or_resume(training())
-    return tmp_path / "run"
-
-
 @pytest.mark.slow
-def test_a_run_resumes_with_the_same_configuration_only(training, run):
-    written = (run / run_folder.CONFIG).read_bytes()
-    assert create_or_resume(training(processes=4)) == ["no checkpoint yet; training starts at update 0"]
-    assert (run / run_folder.CONFIG).read_bytes() == written
+def test_a_run_resumes_with_the_same_configuration_only(training, tmp_path):
+    check_run_folder(training())
+    write_config(training())
+    again = training(processes=4, **{"common.log_interval": 7})
+    check_run_folder(again)
+    write_config(again)
+    assert read_config(tmp_path / "run").common.log_interval == 7
     other = training(**{"model.projected_dim": 4, "model.dropout": 0.5})
     with pytest.raises(ValueError, match="model.dropout must be 0.1, got 0.5; model.projected_dim must be 8, got 4"):
-        create_or_resume(other)
-    assert run_folder.check_run_folder(other, ("model.projected_dim", "model.dropout")) is False
+        check_run_folder(other)
+    check_run_folder(other, ("model.projected_dim", "model.dropout"))
+
+
+def test_a_worker_reads_the_configuration_that_was_composed(training, tmp_path):
+    """As fairseq-hydra-train passes it on: resolved, and without types."""
+    job = training()
+    write_config(job)
+    composed = OmegaConf.to_container(job.cfg, resolve=True, enum_to_str=True)
+    assert OmegaConf.to_container(read_config(tmp_path / "run")) == composed
+    assert composed["bmuf"]["distributed_world_size"] == 1 and composed["optimizer"]["adam_betas"] == "(0.9, 0.98)"
+
+
+@pytest.mark.parametrize(
+    "change, same",
+    [
+        ({"common.log_interval": 7, "checkpoint.save_interval_updates": 3, "dataset.num_workers": 0}, True),
+        ({"model.dropout": 0.2}, False),
+        ({"optimization.update_freq": "[8]"}, False),
+        ({"common.seed": 9}, False),
+    ],
+)
+@pytest.mark.slow
+def test_identity_of_a_run(change, same, training):
+    one, other = (identify_run(job.cfg) for job in (training(processes=2), training(processes=4, **change)))
+    assert (one == other) == same
 
 
 def test_rejects_a_folder_that_is_not_a_run_folder(training, tmp_path):
     run = tmp_path / "run"
-    run.touch()
-    with pytest.raises(ValueError, match="is not a run folder"):
-        create_or_resume(training())
-    run.unlink()
     run.mkdir()
     (run / "thesis.tex").touch()
     with pytest.raises(ValueError, match="is not a run folder"):
-        create_or_resume(training())
+        check_run_folder(training())
     (run / "thesis.tex").unlink()
     (run / ".config.yaml.1234").touch()  # from a job that was killed while writing
-    (run / run_folder.LOGS).mkdir()  # sbatch creates it for its log
-    assert run_folder.check_run_folder(training())
+    check_run_folder(training())
 
 
 def wait(started, ended):

@@ -42,7 +42,7 @@ def start(tmp_path):
             "SLURM_LOCALID": "0",
         }
         return subprocess.Popen(
-            ["bash", jobs.ROOT / jobs.SCRIPT],
+            ["bash", jobs.ROOT / jobs.SCRIPT, "runs/a"],
             env={**os.environ, **variables},
             text=True,
             stdout=subprocess.PIPE,
@@ -78,6 +78,7 @@ def test_exit_status_of_workers_is_that_of_the_job(status, start):
 
 
 def test_torchrun_starts_the_workers_of_two_nodes(tmp_path):
+    """In the run folder that the command prints."""
     python = jobs.stand_in(tmp_path / "bin/python", 'echo "$@"')
     variables = {"NODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "node0", "NPROC_PER_NODE": "8"}
     command = subprocess.run(
@@ -89,5 +90,5 @@ def test_torchrun_starts_the_workers_of_two_nodes(tmp_path):
     )
     assert command.stdout.strip() == (
         "-m torch.distributed.run --nnodes 2 --node-rank 1 --nproc-per-node 8 --master-addr node0 --master-port 29500 "
-        "-m fairseq_linformer.training.worker --name=a b +run=tiny"
+        "-m fairseq_linformer.training.worker -m fairseq_linformer.cli submit --no-sbatch --name=a b +run=tiny"
     )

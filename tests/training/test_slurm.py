@@ -35,9 +35,10 @@ def slurm():
 
 @pytest.fixture
 def sbatch(slurm, tmp_path):
-    """Submit the script as a user does, and return the job ID."""
+    """Write a run folder, submit it with the script as a user does, and return the job ID."""
 
     def sbatch(name, *arguments, nodes=2, tasks=1, options=(), **variables):
+        jobs.write_run(arguments, tmp_path / name)
         done = slurm.submit(
             "sbatch",
             "--parsable",
@@ -46,13 +47,10 @@ def sbatch(slurm, tmp_path):
             f"--gpus-per-node={tasks}",
             "--cpus-per-task=1",
             "--time=60",
-            f"--output={tmp_path}/{name}-%a.out",
+            f"--output={tmp_path}/{name}.out",
             *options,
             jobs.SCRIPT,
-            "--device=cpu",
-            f"--runs={tmp_path}",
-            *([f"--name={name}"] if name else []),
-            *arguments,
+            tmp_path / name,
             environment=jobs.environment(**variables),
         )
         return int(done.split(";")[0])
@@ -61,7 +59,7 @@ def sbatch(slurm, tmp_path):
 
 
 def output(tmp_path, name):
-    return "\n".join(path.read_text() for path in tmp_path.glob(f"{name}-*.out"))
+    return (tmp_path / f"{name}.out").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -111,25 +109,17 @@ def test_two_nodes_equal_one_process(slurm, sbatch, two_nodes, mlm_data, tmp_pat
 
 
 def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch, two_nodes, mlm_data, tmp_path):
-    """One member of an array is stopped twice and resumes; the other is cancelled and does not resume."""
+    """One job is stopped twice and resumes; the other is cancelled and does not resume."""
     run, cancelled = tmp_path / "stopped", tmp_path / "cancelled"
-    (tmp_path / "members.txt").write_text(
-        "--name=cancelled model.projected_dim=2\n--name=stopped model.projected_dim=8\n"
-    )
-    arguments = jobs.overrides(mlm_data, UPDATES, **SAME)
-    words = ["--list", tmp_path / "members.txt", *(word for word in arguments if "projected_dim" not in word)]
-    options = ["--array=0-1", "--signal=B:USR1@300"]
-    array = sbatch("", *words, options=options, **jobs.controlled(tmp_path, HOLD="3,7"))
-    job = f"{array}_1"
+    arguments, hold = jobs.overrides(mlm_data, UPDATES, **SAME), jobs.controlled(tmp_path, HOLD="3,7")
+    job, other = (sbatch(name, *arguments, **hold) for name in ("stopped", "cancelled"))
     slurm.wait_until(lambda: jobs.is_waiting(run, 3) and jobs.is_waiting(cancelled, 3))
-    slurm.submit("scancel", f"{array}_0")
+    slurm.submit("scancel", other)
     second = sbatch("stopped", *arguments, nodes=1, options=[f"--output={tmp_path}/second.out"])
     slurm.wait_for(second, "FAILED")
-    assert "another job is training in" in (tmp_path / "second.out").read_text()
-    assert slurm.wait_for(f"{array}_0", "CANCELLED")["Restarts"] == "0"
-    assert "saving at update 4" in (tmp_path / "-0.out").read_text()
-    name = "encoder.sentence_encoder.layers.0.self_attn.E.delta"
-    assert jobs.parameters(cancelled)[name].shape == (2, 16)
+    assert "another job is training in" in output(tmp_path, "second")
+    assert slurm.wait_for(other, "CANCELLED")["Restarts"] == "0"
+    assert "saving at update 4" in output(tmp_path, "cancelled")
 
     # In the last 5 minutes Slurm sends USR1 at its next check of the limits, every 30 seconds.
     hours, minutes, _ = map(int, slurm.state(job)["RunTime"].split(":"))
@@ -147,7 +137,7 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
     slurm.submit("sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=true")
     slurm.wait_for(job, "COMPLETED")
     assert slurm.state(job)["Restarts"] == "2" and "saving at update 8" in jobs.read_log(run)
-    assert (tmp_path / "-1.out").read_text().count("resuming from") == 2
+    assert output(tmp_path, "stopped").count("resuming from") == 2
     updates = re.findall(r'train_inner \| .*"num_updates": "(\d+)"', jobs.read_log(run))
     assert updates == [str(i + 1) for i in range(UPDATES)]
     assert jobs.same_bits(run, two_nodes)

@@ -1,16 +1,13 @@
-"""``fairseq-linformer submit``: arguments of sbatch, rejected jobs, and the paper's arrays."""
+"""``fairseq-linformer submit``: arguments of sbatch, and rejected jobs."""
 
 import shlex
 import sys
-from dataclasses import replace
 
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction.paper import figure_3
-from fairseq_linformer.training.run_folder import DONE, create_or_resume
+from fairseq_linformer.training.run_folder import DONE, read_config
 from fairseq_linformer.training.slurm import SCRIPT
-from fairseq_linformer.training.worker import read_job
 
 from .jobs import ROOT, stand_in
 
@@ -58,12 +55,7 @@ def test_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_pat
             "--gpus-per-node=8",
             "--partition=gpu",
             str(SCRIPT),
-            "--config=configs/pretrain/base.yaml",
-            "--device=cuda",
-            f"--runs={tmp_path}/runs",
-            "--name=",
-            "+run=n512-k128-headwise",
-            f"task.data={mlm_data}",
+            str(run),
         ]
     )
     assert "nothing was submitted" in printed[1]
@@ -75,6 +67,9 @@ def test_sbatch_receives_the_job(submit, sbatch, mlm_data, tmp_path):
     assert printed.splitlines()[-1] == "Submitted batch job 7"
     python, *words = sbatch()
     assert python == sys.executable and words[2:5] == ["--nodes=4", "--ntasks-per-node=2", "--gpus-per-node=0"]
+    assert words[-2:] == [str(SCRIPT), str(tmp_path / "runs/n512-roberta")]
+    cfg = read_config(tmp_path / "runs/n512-roberta")
+    assert cfg.distributed_training.distributed_world_size == 8 and cfg.task.data == mlm_data
     assert (tmp_path / "runs/n512-roberta/logs").is_dir()
 
 
@@ -86,28 +81,17 @@ def test_a_missing_sbatch_and_its_rejection_are_reported(submit, mlm_data, tmp_p
     assert submit("+run=n512-roberta", f"task.data={mlm_data}").endswith("invalid partition again")
 
 
-def test_an_array_has_the_untrained_runs_of_a_figure(submit, sbatch, mlm_data, tmp_path, monkeypatch):
-    build = figure_3.ARRAYS["figure-3c"]  # each submitted run is composed, so three are enough
-    monkeypatch.setitem(figure_3.ARRAYS, "figure-3c", lambda *arguments: build(*arguments)[:3])
-    more = (f"task.data={mlm_data}", "common.log_interval=4")
-    runs = [
-        replace(run, overrides=(*run.overrides, *more), processes=64)
-        for run in build(tmp_path / "runs", None, "cuda")[:3]
-    ]
+def test_the_run_folder_alone_is_written_for_torchrun(submit, mlm_data, tmp_path):
+    words = ("+run=n512-roberta", f"task.data={mlm_data}", "--device=cpu", "--no-sbatch")
+    run = tmp_path / "runs/n512-roberta"
+    assert submit(*words) == f"{run}\n" and read_config(run).common.cpu and not (tmp_path / "called").exists()
+    assert "optimization.lr must be [0.0005], got [0.1]" in submit(
+        *words, "--name=n512-roberta", "optimization.lr=[0.1]"
+    )
 
-    def complete(job):
-        create_or_resume(job)
-        (job.folder / DONE).touch()
 
-    complete(runs[0])
-    submit("--array=figure-3c", *more)
-    (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
-    assert "--array=0-1" in sbatch() and sbatch()[-1] == f"--list={listed}"
-    for member, run in enumerate(runs[1:]):
-        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(member))
-        assert read_job(["--list", str(listed)], 64) == run
-    submit("--array=figure-3c", *more)
-    assert len(list((tmp_path / "runs/arrays").iterdir())) == 2  # queued members of the first array still need theirs
-    for run in runs[1:]:
-        complete(run)
-    assert "nothing to submit: figure-3c is trained" in submit("--array=figure-3c", *more)
+def test_a_trained_run_is_not_submitted(submit, sbatch, mlm_data, tmp_path):
+    words = ("+run=n512-roberta", f"task.data={mlm_data}")
+    submit(*words)
+    (tmp_path / "runs/n512-roberta" / DONE).touch()
+    assert "nothing to submit: " in submit(*words)

@@ -9,6 +9,8 @@ from multiprocessing.util import get_temp_dir
 import pytest
 
 from fairseq_linformer.training import worker
+from fairseq_linformer.training.job import TrainingJob
+from fairseq_linformer.training.run_folder import write_config
 
 from ..forked_worker import forget_temporary_folder
 from .jobs import overrides
@@ -25,8 +27,10 @@ def run(monkeypatch, mlm_data, tmp_path):
     monkeypatch.setattr(worker, "stop_after_update", lambda request: None)
     monkeypatch.setattr(worker, "_train", lambda cfg, rank: 0)
 
-    def run(*words):
-        return worker.main([*overrides(mlm_data), f"--runs={tmp_path}", "--name=run", *words])
+    def run(device="cpu"):
+        words = overrides(mlm_data, **{"common.cpu": device == "cpu"})
+        write_config(TrainingJob("configs/pretrain/base.yaml", tuple(words), 1, device, str(tmp_path), "run"))
+        return worker.main("run")
 
     return run
 
@@ -34,16 +38,20 @@ def run(monkeypatch, mlm_data, tmp_path):
 @pytest.mark.slow
 def test_training_on_a_cpu_hides_the_gpus_and_is_done_once(run, tmp_path, monkeypatch, capsys):
     """A run on the CPU of a GPU node must not reserve memory of its first GPU."""
-    assert run("--device=cpu") == 0 and os.environ["CUDA_VISIBLE_DEVICES"] == "" and (tmp_path / "run/done").exists()
+    assert run() == 0 and os.environ["CUDA_VISIBLE_DEVICES"] == "" and (tmp_path / "run/done").exists()
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(worker, "_train", lambda cfg, rank: pytest.fail("it trains"))
-    assert run("--device=cpu") == 0 and "already complete" in capsys.readouterr().out
-    assert run("--device=cpu", "optimization.max_update=99") == 1
-    assert "optimization.max_update must be 12, got 99" in capsys.readouterr().err
+    assert run() == 0 and "already complete" in capsys.readouterr().out
 
 
 def test_a_machine_without_gpus_is_reported(run, monkeypatch, capsys):
     monkeypatch.setattr(worker.torch.cuda, "is_available", lambda: False)
-    assert run("--device=cuda") == 1 and "finds no GPU" in capsys.readouterr().err
+    assert run("cuda") == 1 and "finds no GPU" in capsys.readouterr().err
+
+
+def test_the_number_of_processes_must_divide_an_update(run, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert run() == 1 and "must divide the 4 micro-batches per update" in capsys.readouterr().err
 
 
 def _raise(number, frame):

@@ -30,8 +30,8 @@ class TwoRanks:
 
     def start_ranks(self, before: Callable[[int], object] = lambda rank: None) -> list[ForkedWorker]:
         """Start the ranks, each of which first calls ``before`` with its number."""
-        options = ["--device=cpu", f"--runs={self.folder.parent}", f"--name={self.folder.name}"]
-        words = [sys.executable, "-m", MODULE, *options, *self.arguments]
+        jobs.write_run(self.arguments, self.folder)
+        words = [sys.executable, "-m", MODULE, str(self.folder)]
         variables = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         return [
             ForkedWorker(

@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
-from ...linearization.explained_variance import explained_variance
-from ...linearization.linearize import RUN
+from ...training.explained_variance import explained_variance
+from ...training.linearize import RUN
 from ..encoder import distill, open_encoder
 from ..page import Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, describe_text, environment, find_shards, join, significant

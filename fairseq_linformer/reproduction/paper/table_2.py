@@ -38,8 +38,7 @@ from ...data.tokenizer_files import DICTIONARY
 from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
 from ...evaluation.predict import Throughput, predict
 from ...machine import merge_provenance
-from ...training.finetune import FinetuningJob, finetune, open_job
-from ...training.job import TrainingJob
+from ...training.finetune import FinetuningJob, finetune
 from ...training.recipe import GRID_LRS, Recipe, build_grid, run_names
 from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper_numbers
@@ -245,7 +244,7 @@ def finetune_encoder(task: str, model: Model, scale: str, inputs: Inputs) -> tup
 
 
 def paper_job(task: str, model: Model, inputs: Inputs, device: str) -> FinetuningJob:
-    """The grid of a model that ``submit --array pretraining`` has trained."""
+    """The grid of a model that ``submit`` has pretrained."""
     pretraining = inputs.runs / figure_3.config_name(model)
     if not (pretraining / DONE).exists():
         raise ValueError(f"{pretraining} must be a finished pretraining, but it has no file {DONE}")
@@ -258,18 +257,6 @@ def paper_job(task: str, model: Model, inputs: Inputs, device: str) -> Finetunin
         str(inputs.runs),
         device=device,
     )
-
-
-def slurm_jobs(runs, tasks, device: str) -> list[TrainingJob]:
-    """The Slurm array of all grids."""
-    if tasks is None:
-        raise ValueError("--array table-2 needs --tasks")
-    inputs = Inputs("", Path(runs), tasks=Path(tasks))
-    jobs = [paper_job(task, model, inputs, device) for model in PAPER_MODELS.values() for task in NAMES]
-    return [training for job in jobs for training in open_job(job)[1]]
-
-
-ARRAYS = {"table-2": slurm_jobs}
 
 
 # Verdicts

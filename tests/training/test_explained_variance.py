@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_linformer.linearization.explained_variance import ExplainedVariance
+from fairseq_linformer.training.explained_variance import ExplainedVariance
 
 
 def test_explained_variance():

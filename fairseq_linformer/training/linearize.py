@@ -1,13 +1,14 @@
 """Conversion of a Transformer to a Linformer, with distillation.
 
 OUT/teacher/       the teacher as a fairseq checkpoint, if the source is a model of ``transformers``
-OUT/start.pt       the Linformer before training
+OUT/untrained.pt   the Linformer before training
 OUT/run/           the run folder of the distillation, as in training/run_folder.py
-OUT/origin.json    source, text and options; only the same ones resume
+OUT/inputs.json    source, text and options; only the same ones resume
 OUT/report.json    explained variance of the teacher's features, by layer, before, during and after
 OUT/model.pt       the Linformer, with dictionary and tokenizer next to it
 """
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +26,81 @@ from ..checkpoints.files import (
     write_model,
 )
 from ..checkpoints.to_linformer import to_linformer
+from ..config import check_values, setting
 from ..data.tokenizer_files import DICTIONARY
-from ..files import check_data_path, new_folder, read_json, sha256, write_json
+from ..files import INPUTS, check_data_path, claim, new_folder, read_json, sha256, write_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.distillation import TEACHER_KEY, Teacher
 from ..models.shapes import head_names
 from ..resources import CONFIGS
-from ..training import local, run_folder
-from ..training.initial_checkpoint import open_initial_checkpoint
-from ..training.job import TrainingJob, quote
+from . import local, run_folder
 from .explained_variance import explained_variance
-from .options import ORIGIN, Linearization, check_origin, describe_origin
+from .initial_checkpoint import open_initial_checkpoint
+from .job import TrainingJob, quote
 
-CONFIG = CONFIGS / "distill" / "base.yaml"
-START, TEACHER_FOLDER = "start.pt", "teacher"
+DISTILLATION_YAML = CONFIGS / "distill" / "base.yaml"
+UNTRAINED, TEACHER_FOLDER = "untrained.pt", "teacher"
 REPORT = "report.json"
 RUN = "run"
 WARMUP = 0.05
 """Share of the updates with learning rate warmup."""
+_TEXT_FILES = (DICTIONARY, "train.idx", "valid.idx")
+"""Files of a text that identify it: small ones, with the length of every sentence."""
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """A Transformer, the text and the options with which ``linearize`` makes it a Linformer.
+
+    Attributes:
+        source: name on the hub, folder of ``transformers``, or fairseq checkpoint of a RoBERTa.
+        text: data folder of ``prepare pretraining`` (``dict.txt``, train and valid), with the source's tokenizer.
+        model: options of the Linformer, as for ``to_linformer``.
+        tokens_per_sample: tokens per block; None for the model's n.
+        batch_size: blocks per update.
+        max_update: number of updates; 0 converts without training.
+        lr: peak learning rate; it decays linearly to 0.
+        short_seq_prob: probability that a batch is split into shorter blocks, see ``models/distillation.py``.
+        seed: seed of new parameters and of the order of the blocks.
+        device: ``cpu`` or ``cuda``.
+        amp: train in mixed precision, with bf16 on a CPU and fp16 on a GPU.
+        measure_at: updates after which the explained variance is measured too, ascending multiples of the first; a
+            checkpoint is kept at each multiple and at the end of each epoch.
+    """
+
+    source: str
+    text: str
+    model: dict[str, Any]
+    tokens_per_sample: int | None = None
+    batch_size: int = setting(16, at_least=1)
+    max_update: int = setting(1000, at_least=0)
+    lr: float = setting(2e-4, above=0)
+    short_seq_prob: float = setting(0.5, at_least=0, below=1)
+    seed: int = setting(1, at_least=0, at_most=(1 << 32) - 1)
+    device: str = "cpu"
+    amp: bool = False
+    measure_at: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_values(Linearization, self)
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device must be cpu if PyTorch sees no GPU, got cuda")
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What determines the outputs: source, text and options; of files, the checksums."""
+        source = Path(self.source)
+        name = source.name if source.exists() else self.source
+        inputs = {
+            **asdict(self),
+            **self.model,
+            "source": sha256(source) if source.is_file() else name,
+            "text": {name: sha256(Path(self.text, name)) for name in _TEXT_FILES},
+            "measure_at": list(self.measure_at),
+        }
+        del inputs["model"]
+        return inputs
 
 
 def linearize(options: Linearization, out) -> dict[str, Any]:
@@ -62,16 +119,15 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
     check_data_path(options.text, "--text")
     if not (Path(options.text) / DICTIONARY).is_file():
         raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
-    if (out / ORIGIN).is_file():
-        check_origin(options, out)
-    else:
+    if not (out / INPUTS).is_file():
         _prepare(options, out)
+    claim(out, options.inputs)
     if (out / REPORT).is_file():
         report: dict[str, Any] = read_json(out / REPORT)
         return report
     is_checkpoint = is_fairseq_checkpoint(options.source)
     teacher = Path(options.source).absolute() if is_checkpoint else out / TEACHER_FOLDER / MODEL
-    student = out / START
+    student = out / UNTRAINED
     length = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(student), "model")["max_positions"])
 
     def measure(checkpoint: Path) -> list[float]:
@@ -81,7 +137,7 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         training = _build_job(options, out, teacher, length)
         local.train(training)
         student = training.folder / run_folder.CHECKPOINTS / LAST
-    before = measure(out / START)
+    before = measure(out / UNTRAINED)
     at = {str(update): measure(_find_checkpoint(student.parent, update)) for update in options.measure_at}
     report = {
         TEACHER_KEY: sha256(teacher),
@@ -107,7 +163,7 @@ def _find_checkpoint(folder: Path, update: int) -> Path:
 
 
 def _prepare(options: Linearization, out: Path) -> None:
-    """Write the teacher, the student's start and the origin: all, or none."""
+    """Write the teacher, the untrained student and the inputs: all, or none."""
     for split in ("train", "valid"):
         open_dataset(Path(options.text) / split)
     torch.manual_seed(options.seed)
@@ -119,8 +175,8 @@ def _prepare(options: Linearization, out: Path) -> None:
             f"{options.source} must have no classification head, since `linearize` distills the encoder, got "
             f"{', '.join(heads)}; distill a finetuned model with the criterion linformer_distillation"
         )
-    start = to_linformer(checkpoint, **options.model)
-    n = get_cfg_section(start, "model")["max_positions"]
+    student = to_linformer(checkpoint, **options.model)
+    n = get_cfg_section(student, "model")["max_positions"]
     length = options.tokens_per_sample or n
     if not 2 <= length <= n:
         raise ValueError(f"tokens_per_sample must be between 2 and the student's {n}, got {length}")
@@ -132,12 +188,12 @@ def _prepare(options: Linearization, out: Path) -> None:
             teacher = folder / TEACHER_FOLDER / MODEL
         dictionary = read_masked_lm_dictionary(Path(options.text) / DICTIONARY)
         Teacher(str(teacher), name=options.source).check_task(dictionary, length, options.text)
-        write_checkpoint(start, folder / START)
-        write_json(folder / ORIGIN, describe_origin(options))
+        write_checkpoint(student, folder / UNTRAINED)
+        claim(folder, options.inputs)
 
 
 def _build_job(options: Linearization, out: Path, teacher: Path, length: int) -> TrainingJob:
-    student = open_initial_checkpoint(out / START, out)
+    student = open_initial_checkpoint(out / UNTRAINED, out)
     overrides = (
         f"common.seed={options.seed}",
         f"common.amp={str(options.amp).lower()}",
@@ -146,7 +202,6 @@ def _build_job(options: Linearization, out: Path, teacher: Path, length: int) ->
         f"checkpoint.finetune_from_model={quote(str(student.path))}",
         f"criterion.teacher={quote(str(teacher))}",
         f"criterion.short_seq_prob={options.short_seq_prob}",
-        f"criterion.pooled_weight={options.pooled_weight!r}",
         *student.overrides,
         f"++model.max_positions={student.max_positions}",
         f"dataset.batch_size={options.batch_size}",
@@ -162,11 +217,11 @@ def _build_job(options: Linearization, out: Path, teacher: Path, length: int) ->
             "checkpoint.keep_interval_updates=-1",
             "checkpoint.no_epoch_checkpoints=false",
         )
-    return TrainingJob(str(CONFIG), overrides, 1, options.device, str(out), RUN)
+    return TrainingJob(str(DISTILLATION_YAML), overrides, 1, options.device, str(out), RUN)
 
 
 def _finish(student: Path, teacher: Path, report: dict[str, Any]) -> dict[str, Any]:
-    """The student without optimizer state, with its origin."""
+    """The student as it is published: without optimizer state, with where it comes from."""
     checkpoint = read_checkpoint(student)
     checkpoint.pop("last_optimizer_state", None)
     # The criterion of the checkpoint would need the teacher.

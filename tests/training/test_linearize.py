@@ -13,8 +13,8 @@ from fairseq_linformer.checkpoints.files import get_cfg_section, read_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.cli import main
 from fairseq_linformer.files import sha256
-from fairseq_linformer.linearization import linearize as linearization
-from fairseq_linformer.linearization.explained_variance import explained_variance
+from fairseq_linformer.training import linearize as linearization
+from fairseq_linformer.training.explained_variance import explained_variance
 
 from ..checkpoints.encoders import save_encoder
 from ..forked_worker import quick_workers  # noqa: F401
@@ -68,7 +68,7 @@ def test_from_an_encoder_to_a_linformer(encoder, text, tmp_path, capsys):
     run(encoder, out, text, *options)  # a finished one is only reported
     assert capsys.readouterr().out == printed and (out / "model.pt").stat().st_mtime_ns == modified
     main(["export", str(out / "model.pt"), str(tmp_path / "hf")])
-    with pytest.raises(SystemExit, match="out was started with another max_update: 60, not 61"):
+    with pytest.raises(SystemExit, match="out was made from other inputs: max_update must be 60, got 61;"):
         run(encoder, out, text, *options, "--max-update", 61)
 
 
@@ -87,7 +87,7 @@ def test_mixed_precision(encoder, text, tmp_path):
 
 def test_conversion_only(encoder, text, tmp_path):
     report = convert_only(encoder, tmp_path / "a", text)
-    start, teacher = (tmp_path / "a" / name for name in ("start.pt", "teacher/model.pt"))
+    start, teacher = (tmp_path / "a" / name for name in ("untrained.pt", "teacher/model.pt"))
     assert report["variance_after"] == pytest.approx(explained_variance(teacher, start, text, 16))
     assert get_cfg_section(read_checkpoint(start), "model")["projection_init"] == "graded"
     assert not (tmp_path / "a" / "run").exists() and (tmp_path / "a" / "tokenizer.json").exists()
@@ -109,13 +109,13 @@ def test_options_of_the_model(options, encoder, text, tmp_path):
     convert_only(encoder, tmp_path / "out", text, *flags)
     model = get_cfg_section(read_checkpoint(tmp_path / "out" / "model.pt"), "model")
     assert {name: model[name] for name in options} == options
-    assert json.loads((tmp_path / "out" / "origin.json").read_text()).items() >= options.items()
+    assert json.loads((tmp_path / "out" / "inputs.json").read_text()).items() >= options.items()
 
 
 def test_length_of_blocks(encoder, text, tmp_path):
     out = tmp_path / "out"
     report = convert_only(encoder, out, text, "--tokens-per-sample", 8)
-    expected = {n: explained_variance(out / "teacher" / "model.pt", out / "start.pt", text, n) for n in (8, 16)}
+    expected = {n: explained_variance(out / "teacher" / "model.pt", out / "untrained.pt", text, n) for n in (8, 16)}
     assert report["variance_before"] == pytest.approx(expected[8]) != pytest.approx(expected[16])
     assert get_cfg_section(read_checkpoint(out / "model.pt"), "model")["max_positions"] == 16
 
@@ -139,7 +139,7 @@ def test_share_is_measured_during_training(encoder, text, tmp_path):
     assert len({shares[0] for shares in expected.values()}) == 5
     (out / "report.json").unlink()
     moved = shutil.copytree(text, tmp_path / "moved")
-    with pytest.raises(ValueError, match="task.data must be .*; move it away, or choose another name"):
+    with pytest.raises(ValueError, match="task.data must be .*; choose another folder, or move it away"):
         linearization.linearize(linearization.Linearization(str(encoder), str(moved), model, **values), out)
 
 
@@ -196,13 +196,13 @@ def test_the_seed_determines_all_new_parameters(encoder, text, tmp_path):
 def test_only_the_same_inputs_resume(encoder, text, tmp_path):
     source, out = shutil.copytree(encoder, tmp_path / "encoder"), tmp_path / "out"
     before = convert_only(source, out, text)["variance_before"]
-    with pytest.raises(SystemExit, match="out was started with another source: encoder, not tiny-bert"):
+    with pytest.raises(SystemExit, match="out was made from other inputs: source must be encoder, got tiny-bert"):
         convert_only(encoder, out, text)
-    with pytest.raises(SystemExit, match="out was started with another projected_dim: 4, not 8"):
+    with pytest.raises(SystemExit, match="out was made from other inputs: projected_dim must be 4, got 8"):
         convert_only(source, out, text, "--projected-dim", 8)
     other = shutil.copytree(text, tmp_path / "other")
     shutil.copy(text / "valid.idx", other / "train.idx")
-    with pytest.raises(SystemExit, match="out was started with another text; pass that one, or choose another OUT"):
+    with pytest.raises(SystemExit, match="out was made from other inputs: text must be"):
         convert_only(source, out, other)
     (out / "report.json").unlink()
     assert convert_only(source, out, text)["variance_before"] == before
@@ -217,7 +217,6 @@ def test_a_fairseq_checkpoint_is_its_own_teacher(encoder, text, tmp_path):
     assert all(torch.equal(state[key], value) for key, value in checkpoint["model"].items())
     checkpoint["model"]["encoder.lm_head.bias"] += 1
     teacher.unlink()
-    convert_only(teacher.name, out, text)  # is finished
     write_checkpoint(checkpoint, teacher)
-    with pytest.raises(SystemExit, match="out was started with another source_sha256"):
+    with pytest.raises(SystemExit, match="out was made from other inputs: source must be"):
         convert_only(teacher, out, text)

@@ -1,1 +1,0 @@
-"""Conversion of a Transformer to a Linformer, with distillation."""
