@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, Any
 
 
-
 @contextmanager
 def open_atomic(path, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file next to ``path`` for writing, and rename it to ``path`` at the end.

@@ -13,7 +13,7 @@ from .parsers import add_command, add_shared, check_options, check_task_or_file,
 INPUTS = {
     "a task": ("data", "source"),
     "prepared data": (),
-    "your own file": ("data", "valid", "text_column", "label_column"),
+    "your own file": ("data", "valid", "text_column", "label_column", "regression"),
 }
 """Options, by what they apply to."""
 
@@ -34,8 +34,8 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "task",
         metavar="TASK-OR-FILE",
-        help=f"one of {', '.join(TASKS)}; labeled rows in a file (.tsv, .csv, .jsonl or .parquet), or in a folder with "
-        "the files train and valid; or a folder that `prepare` wrote",
+        help=f"one of {', '.join(TASKS)}; labeled rows in a file (.tsv, .csv, .json, .jsonl or .parquet), or in a "
+        "folder with the files train and valid; or a folder that `prepare` wrote",
     )
     parser.add_argument(
         "checkpoint",
@@ -53,7 +53,8 @@ def add_parser(commands) -> None:
     data = parser.add_argument_group("data", "Source and tokenizer are used only to prepare a new folder.")
     where = "folder of the prepared data, written if missing (default: data/TASK or data/FILE-CHECKPOINT)"
     data.add_argument("--data", metavar="FOLDER", help=where)
-    add_shared(data, "--source", "--valid", "--text-column", "--label-column", "--tokenizer", "--truncation")
+    add_shared(data, "--source", "--valid", "--text-column", "--label-column", "--regression")
+    add_shared(data, "--tokenizer", "--truncation")
     recipe = parser.add_argument_group(
         "recipe", "RoBERTa's by default. Several values, separated by commas, make a grid of all combinations."
     )
@@ -151,7 +152,8 @@ def _open_task(options: argparse.Namespace) -> tuple[Task, str | TaskFiles, str]
         options.data = given
         return task, "hub", path.resolve().name
     check_options(options, INPUTS, "your own file", given)
-    task, files = open_own(path, options.valid, options.text_column or (), options.label_column)
+    columns = options.text_column or (), options.label_column, options.regression
+    task, files = open_own(path, options.valid, *columns)
     return task, files, path.resolve().name if path.is_dir() else path.stem
 
 

@@ -171,6 +171,11 @@ SHARED: dict[str, dict[str, Any]] = {
         "help": "text; repeat for pairs (default: as in finetuning, or recognized by name)",
     },
     "--label-column": {"metavar": "COLUMN", "help": "label (default: likewise)"},
+    "--regression": {
+        "action": argparse.BooleanOptionalAction,
+        "default": None,
+        "help": "whether labels are scores (default: if all are numbers, some with a fraction)",
+    },
     "--head": {"metavar": "NAME", "help": "classification head (default: the only one)"},
     "--labels": {
         "type": Path,

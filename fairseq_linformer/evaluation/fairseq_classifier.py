@@ -20,7 +20,7 @@ from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary, read_dictionary, read_labels
 from ..models.shapes import EMBEDDINGS, PADDING_IDX, choose_head, max_positions
 from .classifier import Classifier, Encoding
-from .encoded_rows import EncodedRow, build_target_lookup, check_split
+from .encoded_rows import EncodedExample, build_target_lookup, check_split
 
 
 class FairseqClassifier(Classifier):
@@ -118,7 +118,7 @@ class FairseqClassifier(Classifier):
         return logits.float().cpu()
 
 
-def read_prepared_rows(classifier: FairseqClassifier, folder, split: str) -> tuple[int, Iterator[EncodedRow]]:
+def read_prepared_rows(classifier: FairseqClassifier, folder, split: str) -> tuple[int, Iterator[EncodedExample]]:
     """The number of rows, and the rows, of a folder written by ``prepare`` or fairseq's own scripts.
 
     The classes of a model without label names get the names of the folder, which is assumed to be that of its training.
@@ -144,10 +144,10 @@ def read_prepared_rows(classifier: FairseqClassifier, folder, split: str) -> tup
         print(f"{prepared:,} of {len(labels):,} rows were truncated when they were prepared", file=sys.stderr)
     target_of, n = build_target_lookup(classifier), classifier.max_positions
 
-    def rows() -> Iterator[EncodedRow]:
+    def rows() -> Iterator[EncodedExample]:
         for i, label in enumerate(labels):
             (encoded,) = classifier.join_inputs([[dataset[i].numpy()] for dataset in inputs])
             ids, location = encoded["input_ids"], f"{folder} {split}:{i + 1}"
-            yield EncodedRow(location, {"input_ids": ids[:n]}, target_of(location, label), max(0, len(ids) - n))
+            yield EncodedExample(location, {"input_ids": ids[:n]}, target_of(location, label), max(0, len(ids) - n))
 
     return len(labels), rows()

@@ -52,9 +52,9 @@ def prepare_data(
         how = truncation or TRUNCATIONS[0]
         files_of_task = source if isinstance(source, TaskFiles) else open_source(task, source)
         prepare_task(task, folder, files_of_task, encoder, checkpoint.max_positions, how)
-    manifest = check_folder(task, folder, checkpoint.max_positions)
-    if isinstance(source, TaskFiles) and manifest.get("source") != source.description:
+    if isinstance(source, TaskFiles) and read_manifest(folder).get("source") != source.description:
         raise ValueError(f"{folder} was prepared from other files or columns; choose another --data, or remove it")
+    manifest = check_folder(task, folder, checkpoint.max_positions)
     used = manifest.get("cut", "unknown")
     if truncation not in (None, used):
         raise ValueError(f"--truncation of {folder} must be {used}, as it was prepared, got {truncation}")

@@ -26,6 +26,8 @@ CONFIG = CONFIGS / "finetune" / "base.yaml"
 LR, BATCH_SIZE, EPOCHS, SEED, WARMUP = 1e-5, 32, 10, 1, 0.06
 GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
 """RoBERTa's learning rates for GLUE, and its number of seeds."""
+SCORED = "sts-b"
+"""The task whose criterion and metric are those of a user's own scores."""
 LR_FACTORS = ((768, 1), (256, 10), (0, 50))
 """Least width of a model, and the factor of its learning rate."""
 
@@ -66,8 +68,9 @@ class Recipe:
     ) -> list[str]:
         """Overrides of configs/finetune/base.yaml for ``data``, the folder of a task with that many training rows."""
         updates = math.ceil(rows / self.batch_size) * self.epochs
+        name = SCORED if task.name == OWN else task.name
         return [
-            f"task.num_classes={len(task.classes)}" if task.name == OWN else f"+task={task.name}",
+            f"task.num_classes={len(task.classes)}" if task.name == OWN and task.classes else f"+task={name}",
             f"common.seed={self.seed}",
             f"task.data={quote(str(Path(data).absolute()))}",
             f"task.max_positions={checkpoint.max_positions}",
