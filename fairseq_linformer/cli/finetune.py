@@ -5,7 +5,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ..data.task_sources import TaskFiles, open_own
+from ..data.own_files import open_own
+from ..data.task_sources import TaskFiles
 from ..data.tasks import TASKS, Task
 from ..training.arguments import add_runs
 from .parsers import add_command, add_shared, check_options, check_task_or_file, positive, tokenizer_files

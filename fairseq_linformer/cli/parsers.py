@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..data.task_sources import HELD_OUT_SHARE
+from ..data.own_files import HELD_OUT_SHARE
 from ..data.tasks import TASKS
 from ..data.tokenizer_files import TokenizerFiles, open_tokenizer_files
 from ..data.truncation import TRUNCATIONS

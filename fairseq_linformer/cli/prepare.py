@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
+from ..data.own_files import open_own
 from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
-from ..data.task_sources import open_own, open_source
+from ..data.task_sources import open_source
 from ..data.tasks import OWN, TASKS, Task
 from ..data.tokenizer_files import open_tokenizer_files
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS

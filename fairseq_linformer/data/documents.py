@@ -16,10 +16,11 @@ from ..errors import first_line, root_cause
 from ..files import fingerprint
 from .manifest import library_versions
 from .sources import Source
-from .tables import BATCH_ROWS, check_columns, is_unicode, open_file, open_table
+from .tables import BATCH_ROWS, check_columns, decode_lines, is_unicode, open_file, open_table
 
 BATCH_DOCUMENTS = 128
 """Documents that are in memory at a time: few, because they can be whole books."""
+_BLANKS = " \t\n\r\x0b\f"
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _CONTROLS = "".join(map(chr, (*range(9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
 _CLEANED = str.maketrans(_LINE_ENDS, "\n" * len(_LINE_ENDS), _CONTROLS)
@@ -95,22 +96,16 @@ def split_paragraphs(text: str) -> list[str]:
 
 
 def _read_text(file: str) -> Iterator[str]:
-    lines: list[bytes] = []
+    lines: list[str] = []
     with open_file(file) as stream:
-        for number, line in enumerate(chain(stream, [b""])):
-            if line.strip():
+        for number, line in enumerate(chain(decode_lines(stream, "text"), [""]), 1):
+            if not is_unicode(line):
+                raise ValueError(f"{file}:{number}: not UTF-8")
+            if line.strip(_BLANKS):
                 lines.append(line)
             elif lines:
-                yield _decode(file, number - len(lines), b"".join(lines))
+                yield "".join(lines)
                 lines.clear()
-
-
-def _decode(file: str, num_lines_before: int, content: bytes) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = num_lines_before + content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{file}, line {line:,} is not UTF-8") from None
 
 
 def _read_rows(file: str, kind: str | None, columns: list[str]) -> Iterator[dict[str, Any]]:

@@ -47,7 +47,7 @@ ROW_KEYS = ("column", "title", "group", "rows")
 
 @dataclass(frozen=True)
 class Source:
-    """A source; the fields but ``files`` are the keys in this module's docstring."""
+    """A source of text; the fields but ``files`` are the keys in this module's docstring."""
 
     location: str
     format: str | None = None

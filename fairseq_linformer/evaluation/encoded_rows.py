@@ -21,7 +21,7 @@ _CHUNK_CHARACTERS = 1 << 22
 
 @dataclass(frozen=True)
 class EncodedExample:
-    """A row as model input.
+    """An example as model input.
 
     Attributes:
         location: position in the source, for messages.

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 from ..data import tables
+from ..data.columns import Columns, choose_columns
 from ..data.tables import Example, build_example, decode_lines, find_format, open_file, open_lines, open_table
-from ..data.task_sources import Columns, choose_columns
 
 FORMATS = {**tables.FORMATS, ".txt": "text"}
 """Formats by suffix of the file name."""

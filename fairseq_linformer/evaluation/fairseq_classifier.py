@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..checkpoints.files import LABELS, find_companions, find_labels, get_cfg_section
 from ..checkpoints.models import build_model, open_checkpoint
+from ..data.columns import read_columns
 from ..data.manifest import read_manifest
-from ..data.task_sources import read_columns
 from ..data.tokenizer import Tokenizer, load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS, truncate

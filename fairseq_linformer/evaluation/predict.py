@@ -30,7 +30,7 @@ NUM_SPECIAL = 2
 
 @dataclass
 class Throughput:
-    """Totals of the rows so far.
+    """Throughput of predictions: totals of the rows so far.
 
     Attributes:
         rows, tokens: number of rows, and of their tokens, without padding.

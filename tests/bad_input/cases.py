@@ -44,7 +44,7 @@ CASES: list[Case] = [
         --source /dev/zero -> /dev/zero
         --source hub: -> 'hub:' must name
         --source text.txt -> valid is empty.*raise --valid-share
-        --source bad/latin1.txt -> latin1.txt, line 1 is not UTF-8
+        --source bad/latin1.txt -> latin1.txt:1: not UTF-8
         --source bad/deep.jsonl -> deep.jsonl is not JSON
         --source bad/rows.jsonl -> rows.jsonl, row 1 has no column text; choose from sentence, label
         """,

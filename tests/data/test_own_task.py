@@ -9,7 +9,8 @@ from datasets import Dataset
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.data.task_sources import are_scores, open_own, read_task_rows
+from fairseq_linformer.data.own_files import are_scores, open_own
+from fairseq_linformer.data.task_sources import read_task_rows
 from fairseq_linformer.evaluation.encoded_rows import read_prepared_task
 
 from . import task_files as files

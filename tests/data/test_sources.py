@@ -115,7 +115,7 @@ def write_damaged(folder, name):
         ("rot.parquet", " is truncated or damaged: "),
         ("latin.parquet", " is not UTF-8$"),
         ("column.parquet", " has no column body; choose from id, text"),
-        ("latin.txt", ", line 4 is not UTF-8$"),
+        ("latin.txt", ":4: not UTF-8$"),
         ("latin.jsonl", ":2: not UTF-8$"),
         ("cut.jsonl", ":3: not JSON$"),
         ("list.jsonl", " must be an array of objects, or have an object per line$"),

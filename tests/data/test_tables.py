@@ -12,9 +12,9 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
 from fairseq_linformer.data.documents import read_documents
+from fairseq_linformer.data.own_files import open_own
 from fairseq_linformer.data.sources import locate_source, parse_source
 from fairseq_linformer.data.tables import Example, build_example, open_table
-from fairseq_linformer.data.task_sources import open_own
 from fairseq_linformer.evaluation.example_files import read_examples
 
 ROWS = [Example("2", ('say "a", b',), "yes"), Example("3", ("c",), "1")]
