@@ -101,7 +101,7 @@ def are_scores(labels: Collection[str], regression: bool | None, column: str) ->
     words = sorted(label for label in distinct if not math.isfinite(parse_score(label)))
     if regression and words:
         raise ValueError(f"{column} must be numbers for --regression, got {words[0]!r}")
-    numbers = {key for key in map(label_key, distinct) if isinstance(key, float)}
+    numbers = {score for score in map(parse_score, distinct) if math.isfinite(score)}
     has_scores = not words and any(number % 1 for number in numbers)
     if regression is None and not has_scores and len(numbers) > MAX_NUMBERED_CLASSES:
         others = f", and {words[0]!r}" if words else ""

@@ -115,5 +115,11 @@ def test_scores(masked_lm, tmp_path, monkeypatch, capsys):
     for metric, function in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
         expected = function([row[2] for row in rows], [row["prediction"] for row in predicted]).statistic
         assert found[metric]["value"] == pytest.approx(expected, abs=1e-6)
+    main(["export", "runs/pairs", "hf"])
+    main(["evaluate", "hf", "pairs.csv", "--device", "cpu", "--json", "c.json"])  # with the columns of its training
+    exported = json.loads(Path("c.json").read_text())["scores"]
+    assert {name: score["value"] for name, score in exported.items()} == pytest.approx(
+        {name: score["value"] for name, score in found.items()}, abs=1e-4
+    )
     with pytest.raises(SystemExit, match="was prepared from other files or columns"):
         main([*map(str, [*command, "--no-regression", "--data", name])])
