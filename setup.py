@@ -21,7 +21,7 @@ FAIRSEQ_DEPENDENCIES = [
     "regex",
     "requests",
     "sacrebleu",
-    "scikit-learn",
+    "scikit-learn>=1.7",
     "scipy",
     "tqdm",
 ]

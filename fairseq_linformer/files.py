@@ -1,4 +1,4 @@
-"""Atomic writes: a file or folder is complete or does not exist."""
+"""Atomic and durable writes: a file or folder is complete or does not exist, also after a power cut."""
 
 import errno
 import hashlib
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, Any
 
 INPUTS = "inputs.json"
-_DISK_FULL = os.strerror(errno.ENOSPC)
 
 
 @contextmanager
@@ -32,13 +31,20 @@ def open_atomic(path, mode: str = "w") -> Iterator[IO]:
     try:
         with open(temporary, mode, **text) as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        if error.filename is None:  # the error of a full disk does not name the file
-            error.filename = str(path)
+        _add_path(error, path)
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _add_path(error: OSError, path: Path) -> None:
+    """Name the file in the system's errors that do not, as that of a full disk."""
+    if error.errno and error.filename is None:
+        error.filename = str(path)
 
 
 def temporary_path(path: Path) -> Path:
@@ -131,18 +137,23 @@ def new_folder(path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
+        for written in (*temporary.rglob("*"), temporary):  # a rename can reach the disk before what it names
+            _flush_to_disk(written)
         check_new_folder(path)  # another process may have written it
         os.replace(temporary, path)  # also replaces an empty folder
-    except Exception as error:
-        # The error of a full disk does not name the file, and libraries raise it in types of their own. Their other
-        # errors can be OSErrors without a number, whose sentence says all.
-        number = error.errno if isinstance(error, OSError) and error.filename is None else None
-        if number or _DISK_FULL in str(error):
-            number = number or errno.ENOSPC
-            raise OSError(number, os.strerror(number), str(path)) from None
+    except OSError as error:
+        _add_path(error, path)
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _flush_to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def check_can_be_written(folder) -> None:

@@ -28,7 +28,7 @@ _SAVE_INTERVAL = 30.0
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Means over sentences.
+    """The spectrum of a model's attention on a text: means over its sentences.
 
     Attributes:
         curve: (L, H, r) normalized cumulative singular values.
@@ -42,7 +42,7 @@ class Spectrum:
 
     @property
     def index(self) -> int:
-        """Of the singular value in the heat map, counted from 1: a quarter of them, like the paper's 128 of 512."""
+        """The index of the heat map's singular value, from 1: a quarter of them, like the paper's 128 of 512."""
         return max(1, self.curve.shape[-1] // 4)
 
     @property

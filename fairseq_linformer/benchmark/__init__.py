@@ -1,5 +1,6 @@
 """Time and memory of the Linformer and its peers.
 
+comparisons        what is measured, for the command and the experiment `speed`
 measure            forward passes and training steps, with the models side by side
 processes          whole fairseq-train processes
 models, encoders   what is compared

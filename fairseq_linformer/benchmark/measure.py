@@ -3,15 +3,13 @@
 B sentences of n random tokens without padding; pretraining predicts m masked tokens of each, finetuning a class
 """
 
-import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +22,21 @@ from .flops import AssumedValues, count_flops
 from .gpus import data_sheet_peak
 from .memory import DTYPES, peak_bytes, step_peak_bytes
 from .models import BUILDERS, CLASSIFY, FEATURES, MASKED_LM, NUM_CLASSES
-from .rows import HEAD_DIM, LINFORMERS, OURS, Case, Row, ratio, repeated, significant
+from .rows import (
+    HEAD_DIM,
+    LINFORMERS,
+    NO_MEMORY,
+    OURS,
+    Case,
+    Row,
+    byte_rows,
+    compare_times,
+    growth_rows,
+    lost_rows,
+    repeated,
+)
 from .timing import choose_clock, is_out_of_memory, limit_memory, time_interleaved
 
-NO_MEMORY = "out of memory"
 MASK_PROB = 0.15
 MAX_FINETUNING_BATCH = 32
 """The larger of RoBERTa's batch sizes."""
@@ -136,7 +145,7 @@ def inference(cases: Sequence[Case], tokens: int, setup: Setup, memory: bool = F
         Row(metric="microseconds_per_token", unit="microseconds per token", **case.keys, **repeated(rounds))
         for case, rounds in times.items()
     ]
-    return [*rows, *ratio_rows(times), *growth_rows(times), *byte_rows(peaks), *_lost_rows(cases, times, lost)]
+    return [*rows, *compare_times(times), *growth_rows(times), *byte_rows(peaks), *lost_rows(cases, times, lost)]
 
 
 def training(cases: Sequence[Case], tokens: int, setup: Setup, positions: int | None = None) -> list[Row]:
@@ -166,7 +175,7 @@ def training(cases: Sequence[Case], tokens: int, setup: Setup, positions: int | 
             operations = step_operations(case, tokens, setup, positions)
             used = repeated([operations / (each * peak) for each in rounds])
             rows.append(Row(metric="utilization", unit="share of the peak", **case.keys, **used))
-    rows += [*ratio_rows(seconds), *byte_rows(peaks), *_lost_rows(cases, seconds, lost)]
+    rows += [*compare_times(seconds), *byte_rows(peaks), *lost_rows(cases, seconds, lost)]
     phase = "pretraining" if positions is None else "finetuning"
     return [Row(row, phase=phase) for row in rows]
 
@@ -205,64 +214,6 @@ def _build_each(
         except (RuntimeError, MemoryError, ValueError) as error:
             lost[case] = NO_MEMORY if is_out_of_memory(error) else first_line(error)[:200]
     return runs, lost
-
-
-# Rows
-
-
-def ratio_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
-    """The speedup over other models, and the time with a local window relative to that without it."""
-    for case, other in pairs_with_others(times):
-        faster = ratio(times[other], times[case])
-        yield Row(metric="time_ratio", **case.keys, baseline=other.model, **faster)
-    for case, other in _pairs_without_window(times):
-        yield Row(metric="relative_time", **case.keys, baseline="W = 0", **ratio(times[case], times[other]))
-
-
-def growth_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
-    """The time per token at each n over that at the shortest."""
-    shortest = min((case.n for case in times), default=0)
-    for case, rounds in times.items():
-        first = case._replace(n=shortest)
-        if case != first and first in times:
-            growth = ratio(rounds, times[first], "ratio of times per token")
-            yield Row(metric="time_per_token_ratio", **case.keys, baseline_n=shortest, **growth)
-
-
-def byte_rows(peaks: Mapping[Case, int]) -> Iterator[Row]:
-    """Bytes, this project's over the others', and those with a local window over those without."""
-    for case, size in peaks.items():
-        yield Row(metric="bytes", value=size, unit="bytes", **case.keys)
-    ratios = [("bytes_share", case, other, other.model) for case, other in pairs_with_others(peaks)]
-    ratios += [("relative_bytes", case, other, "W = 0") for case, other in _pairs_without_window(peaks)]
-    for metric, case, other, baseline in ratios:
-        share = significant(peaks[case] / peaks[other])
-        yield Row(metric=metric, value=share, unit="ratio of bytes", **case.keys, baseline=baseline)
-
-
-def pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
-    """This project's models, each with every other model at the same n and, if it has one, k."""
-    return [
-        (ours, other)
-        for ours, other in itertools.permutations(cases, 2)
-        if ours.model in OURS and other.model not in OURS and ours.n == other.n and other.k in (None, ours.k)
-    ]
-
-
-def _pairs_without_window(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
-    """Each model with a local window, and the same without."""
-    return [
-        (wide, plain)
-        for wide, plain in itertools.permutations(cases, 2)
-        if wide.local_window and plain == wide._replace(local_window=0)
-    ]
-
-
-def _lost_rows(cases: Sequence[Case], times: Mapping[Case, Any], lost: Mapping[Case, str]) -> Iterator[Row]:
-    """Why cases have no times."""
-    for case in cases:
-        if case not in times:
-            yield Row(metric="failed", **case.keys, reason=lost.get(case, NO_MEMORY))
 
 
 # Files

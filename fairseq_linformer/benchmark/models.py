@@ -35,7 +35,7 @@ BIGBIRD_FULL = 704
 """Up to this length BigBirdModel of ``transformers`` uses full attention: (5 + 2 random blocks) * block size."""
 
 
-class EncoderModel(nn.Module):
+class PlainModel(nn.Module):
     """An encoder of plain PyTorch, with RoBERTa's head and loss for a task."""
 
     def __init__(self, encoder: LinformerEncoder, task: str):
@@ -299,9 +299,9 @@ BUILDERS: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
     "ours": _build_ours,
     "roberta": _build_roberta,
     "authors": _build_authors,
-    "linformer": lambda c, task: EncoderModel(LinformerEncoder(c), task),
-    "transformer-eager": lambda c, task: EncoderModel(build_transformer(c, "eager"), task),
-    "transformer-sdpa": lambda c, task: EncoderModel(build_transformer(c, "sdpa"), task),
+    "linformer": lambda c, task: PlainModel(LinformerEncoder(c), task),
+    "transformer-eager": lambda c, task: PlainModel(build_transformer(c, "eager"), task),
+    "transformer-sdpa": lambda c, task: PlainModel(build_transformer(c, "sdpa"), task),
     "lucidrains": _build_lucidrains,
     "linformer-pytorch": _build_linformer_pytorch,
     "recurrent": lambda c, task: Recurrent(c),

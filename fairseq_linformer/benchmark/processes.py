@@ -16,30 +16,30 @@ import numpy as np
 import torch
 
 from ..data.binarized import BinarizedWriter, token_dtype
+from ..data.tokenizer_files import DICTIONARY
 from ..fairseq_log import read_split
 from ..machine import process_bytes
 from ..resources import PLUGIN
-from .measure import NO_MEMORY, Setup, pairs_with_others
+from .measure import Setup
 from .models import authors_folder, compression
-from .rows import HEAD_DIM, Case, Row, ratio, repeated
+from .rows import HEAD_DIM, Case, Row, lost_rows, pairs_with_others, ratio, repeated
 from .timing import alternate
 
 SAMPLE_INTERVAL = 0.01
 """Seconds between readings of a process's peak memory."""
 
 
-def processes(
-    cases: Sequence[Case], batch: int, setup: Setup, updates: int = 6, data: str | None = None, classes: int = 2
-) -> list[Row]:
+def processes(cases: Sequence[Case], batch: int, setup: Setup, updates: int = 6, data: str | None = None) -> list[Row]:
     """Training processes, interleaved; the first half of their updates warms up.
 
     Args:
         cases: of ``FAIRSEQ_MODELS``, of one n.
-        data: a task that ``prepare`` wrote, with this many ``classes``; None for random tokens.
+        data: a task with classes that ``prepare`` wrote; None for random tokens.
     """
     rates: dict[Case, list[float]] = {case: [] for case in cases}
     peaks: dict[Case, list[float]] = {case: [] for case in cases}
-    words = {case: training_options(case, batch, updates, setup, None if data is None else classes) for case in cases}
+    classes = None if data is None else len((Path(data) / "label" / DICTIONARY).read_text().splitlines())
+    words = {case: training_options(case, batch, updates, setup, classes) for case in cases}
     with TemporaryDirectory() as folder:
         if data is None:
             _write_random_tokens(Path(folder), cases[0].n, batch * (updates + 1), setup.vocabulary)
@@ -60,7 +60,7 @@ def processes(
     for case, other in pairs_with_others(rates):
         speed = ratio(rates[case], rates[other], "ratio of tokens per second")
         rows.append(Row(metric="speed_ratio", **case.keys, baseline=other.model, **speed))
-    return [*rows, *(Row(metric="failed", **case.keys, reason=NO_MEMORY) for case in cases if case not in rates)]
+    return [*rows, *lost_rows(cases, rates, {})]
 
 
 def _write_random_tokens(folder: Path, n: int, sentences: int, vocabulary: int) -> None:

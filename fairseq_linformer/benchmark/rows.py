@@ -1,6 +1,7 @@
-"""Rows: the numbers of a measurement, each with what was measured."""
+"""Rows: the numbers of a measurement, each with what was measured, and comparisons of models by them."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ LINFORMERS = ("ours", "authors", "linformer", "lucidrains", "linformer-pytorch")
 OURS = ("ours", "linformer")
 """Models of this project, which are compared with the others."""
 HEAD_DIM = 64
+NO_MEMORY = "out of memory"
 
 
 class Row(dict):
@@ -61,3 +63,58 @@ def repeated(values: Sequence[float], average: Callable[[Sequence[float]], float
 def ratio(numerators: Sequence[float], denominators: Sequence[float], unit: str = "ratio of times") -> dict[str, Any]:
     """``repeated`` ratios, round by round, with their unit."""
     return {"unit": unit, **repeated([a / b for a, b in zip(numerators, denominators, strict=True)])}
+
+
+def compare_times(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
+    """Rows of the speedup over other models, and the time with a local window relative to that without it."""
+    for case, other in pairs_with_others(times):
+        faster = ratio(times[other], times[case])
+        yield Row(metric="time_ratio", **case.keys, baseline=other.model, **faster)
+    for case, other in pairs_without_window(times):
+        yield Row(metric="relative_time", **case.keys, baseline="W = 0", **ratio(times[case], times[other]))
+
+
+def growth_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
+    """Rows of the time per token at each n over that at the shortest."""
+    shortest = min((case.n for case in times), default=0)
+    for case, rounds in times.items():
+        first = case._replace(n=shortest)
+        if case != first and first in times:
+            growth = ratio(rounds, times[first], "ratio of times per token")
+            yield Row(metric="time_per_token_ratio", **case.keys, baseline_n=shortest, **growth)
+
+
+def byte_rows(peaks: Mapping[Case, int]) -> Iterator[Row]:
+    """Rows of bytes, this project's over the others', and those with a local window over those without."""
+    for case, size in peaks.items():
+        yield Row(metric="bytes", value=size, unit="bytes", **case.keys)
+    ratios = [("bytes_share", case, other, other.model) for case, other in pairs_with_others(peaks)]
+    ratios += [("relative_bytes", case, other, "W = 0") for case, other in pairs_without_window(peaks)]
+    for metric, case, other, baseline in ratios:
+        share = significant(peaks[case] / peaks[other])
+        yield Row(metric=metric, value=share, unit="ratio of bytes", **case.keys, baseline=baseline)
+
+
+def pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
+    """This project's models, each with every other model at the same n and, if it has one, k."""
+    return [
+        (ours, other)
+        for ours, other in itertools.permutations(cases, 2)
+        if ours.model in OURS and other.model not in OURS and ours.n == other.n and other.k in (None, ours.k)
+    ]
+
+
+def pairs_without_window(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
+    """Each model with a local window, and the same without."""
+    return [
+        (wide, plain)
+        for wide, plain in itertools.permutations(cases, 2)
+        if wide.local_window and plain == wide._replace(local_window=0)
+    ]
+
+
+def lost_rows(cases: Sequence[Case], times: Mapping[Case, Any], lost: Mapping[Case, str]) -> Iterator[Row]:
+    """Rows of cases that have no times, with the reason."""
+    for case in cases:
+        if case not in times:
+            yield Row(metric="failed", **case.keys, reason=lost.get(case, NO_MEMORY))

@@ -78,6 +78,9 @@ def _run(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     if "overrides" in options:  # argparse collects only those before the first option
         options.overrides += [word for word in rest if not word.startswith("-")]
         rest = [word for word in rest if word.startswith("-")]
+    words = [word for word in (*rest, *getattr(options, "overrides", ())) if not ("=" in word or word[0] in "-~")]
+    if words and getattr(options, "text_column", None):
+        options.parser.error(f"--text-column takes one column; repeat it: --text-column {words[0]}")
     options.sbatch_options = rest if getattr(options, "slurm", False) else []
     if rest and not options.sbatch_options:
         options.parser.error(f"unrecognized arguments: {' '.join(' '.join(rest).splitlines())}")

@@ -1,10 +1,7 @@
 """``fairseq-linformer benchmark``: time and memory, compared with other models."""
 
 import argparse
-import itertools
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ..benchmark.rows import FAIRSEQ_MODELS, HEAD_DIM, MODELS, TRAINABLE
 from .parsers import add_command, add_subcommands, positive, usable_device
@@ -59,68 +56,44 @@ def _add_kind(parser: argparse.ArgumentParser, kind: str, models: tuple[str, ...
 def _run(options: argparse.Namespace) -> str:
     import torch
 
-    from ..benchmark.measure import Setup, make_cases, measure_once
+    from ..benchmark.comparisons import list_measurements
+    from ..benchmark.measure import Setup, measure_once
+    from ..reproduction.benchmarks import tabulate
 
+    positions, data = getattr(options, "max_positions", None), getattr(options, "data", None)
+    longest, k = max(options.lengths), max(options.projected_dim)
     if options.encoder_embed_dim % HEAD_DIM:
         raise ValueError(f"--encoder-embed-dim must be a multiple of {HEAD_DIM}, got {options.encoder_embed_dim}")
-    positions = getattr(options, "max_positions", None)
-    longest, k = max(options.lengths), max(options.projected_dim)
     if positions is not None and longest > positions:
         raise ValueError(f"--lengths must be at most --max-positions ({positions}), got {longest}")
     if k >= (positions or longest):
         raise ValueError(f"--projected-dim must be less than n ({positions or longest}), got {k}")
+    if options.kind == "processes" and options.device == "cpu" and options.dtype != "fp32":
+        raise ValueError(f"--dtype must be fp32 on a CPU, where fairseq does not train in {options.dtype}")
+    if data:
+        _check_task(data)
     torch.set_num_threads(options.threads)
     size = options.encoder_layers, options.encoder_embed_dim
-    setup = Setup(options.device, options.dtype, *size, rounds=options.rounds)
-    tokens = options.max_tokens or (32768 if options.device == "cuda" else 2048)
-    groups = [
-        make_cases(options.models, n, options.projected_dim, options.local_window, positions) for n in options.lengths
-    ]
-    for case in itertools.chain(*groups):
-        setup.config(case, positions)  # rejects a window that does not fit
-    rows = []
-    for cases in filter(None, groups):  # models of a length take turns
-        rows += measure_once(options.out, _choose_measurement(options, cases, tokens, setup))
-    return format_rows(rows)
+    measurements = list_measurements(
+        options.kind,
+        Setup(options.device, options.dtype, *size, rounds=options.rounds),
+        options.models,
+        options.lengths,
+        options.projected_dim,
+        options.max_tokens or (32768 if options.device == "cuda" else 2048),
+        options.local_window,
+        positions,
+        str(data) if data else None,
+    )
+    rows = [row for measurement in measurements for row in measure_once(options.out, measurement)]
+    failed = [row for row in rows if row.metric == "failed"]
+    table = tabulate("Median [extremes of the rounds]", (row for row in rows if row.metric != "failed"))
+    return "\n".join([table.markdown(), *(f"not measured: {row.model}, n = {row.n:,}: {row.reason}" for row in failed)])
 
 
-def _choose_measurement(options: argparse.Namespace, cases: list, tokens: int, setup: Any) -> partial:
-    from ..benchmark.measure import inference, training
-
-    if options.kind == "inference":
-        return partial(inference, cases=cases, tokens=tokens, setup=setup, memory=True)
-    if options.kind == "training":
-        return partial(training, cases=cases, tokens=tokens, setup=setup, positions=options.max_positions)
-    from ..benchmark.processes import processes
+def _check_task(folder: Path) -> None:
     from ..evaluation.encoded_rows import is_prepared, read_prepared_task
 
-    if options.device == "cpu" and options.dtype != "fp32":
-        raise ValueError(f"--dtype must be fp32 on a CPU, where fairseq does not train in {options.dtype}")
-    measure = partial(processes, cases=cases, batch=max(1, tokens // cases[0].n), setup=setup)
-    if not options.data:
-        return measure
-    task = read_prepared_task(options.data) if is_prepared(options.data) else None
+    task = read_prepared_task(folder) if is_prepared(folder) else None
     if task is None or not task.classes:
-        raise ValueError(f"--data must be a task with classes that `prepare` wrote, got {options.data}")
-    return partial(measure, data=str(options.data), classes=len(task.classes))
-
-
-def format_rows(rows: list) -> str:
-    """A table with a line per model and size, and a line for each that could not be measured."""
-    from ..reproduction.page import Table
-    from ..reproduction.result import in_words
-
-    cells: dict[tuple[str, ...], dict[str, str]] = {}
-    failed = []
-    for row in rows:
-        place = row.model, f"{row.n:,}", str(row.k or ""), str(row.local_window or "")
-        if row.metric == "failed":
-            failed.append(f"not measured: {row.model}, n = {row.n:,}: {row.reason}")
-        elif row.metric in ("time_ratio", "speed_ratio"):
-            cells[place][f"times as fast as {row.baseline}"] = in_words(row)
-        elif row.baseline is None:
-            cells.setdefault(place, {})[row.unit] = in_words(row, 4)
-    units = list(dict.fromkeys(unit for line in cells.values() for unit in line))
-    lines = [[*place, *(line.get(unit, "") for unit in units)] for place, line in cells.items()]
-    table = Table("Median [extremes of the rounds]", ["model", "n", "k", "W", *units], lines)
-    return "\n".join([table.markdown(), *failed])
+        raise ValueError(f"--data must be a task with classes that `prepare` wrote, got {folder}")

@@ -50,8 +50,8 @@ def add_parser(commands) -> None:
         "input",
         nargs="?",
         metavar="TASK-OR-FILE",
-        help="folder that `prepare` wrote; file (.tsv or .csv with a header, .jsonl, .parquet or .txt); - for standard "
-        "input; or task, such as sst-2, to read from --source",
+        help="folder that `prepare` wrote; file (.tsv or .csv with a header, .json, .jsonl, .parquet or .txt); - for "
+        "standard input; or task, such as sst-2, to read from --source",
     )
     data.add_argument("--perplexity", metavar="DATA-BIN", help="compute masked-LM perplexity on this folder instead")
     parser.add_argument("--split", help="split to evaluate (default: valid)")
@@ -129,7 +129,7 @@ def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
 def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     from ..checkpoints.files import is_fairseq_checkpoint
     from ..data.tasks import TASKS
-    from ..evaluation.encoded_rows import encode_rows, is_prepared, read_published_rows
+    from ..evaluation.encoded_rows import encode_examples, is_prepared, read_published_rows
     from ..evaluation.evaluate import evaluate, format_report
     from ..evaluation.example_files import STDIN, read_examples
 
@@ -144,7 +144,7 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     classifier = _open_classifier(options)
     if kind == "a task":
         published = read_published_rows(TASKS[name], options.source or "hub", split)
-        total, rows = len(published), encode_rows(classifier, published, TASKS[name], truncated)
+        total, rows = len(published), encode_examples(classifier, published, TASKS[name], truncated)
     elif kind == "prepared data":
         from ..evaluation.fairseq_classifier import read_prepared_rows
 
@@ -152,7 +152,7 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     else:
         inputs, columns = classifier.num_inputs if truncated else 1, (options.text_column or (), options.label_column)
         examples = read_examples(name, options.format, *columns, inputs, classifier.columns)
-        rows = encode_rows(classifier, examples, truncated=truncated)
+        rows = encode_examples(classifier, examples, truncated=truncated)
     limits = explicit_options(options, ("max_tokens", "stride"))
     result = evaluate(classifier, rows, options.predictions, total=total, **limits)
     return result, format_report(result)

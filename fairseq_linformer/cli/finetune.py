@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from ..data.task_sources import TaskFiles, open_own
+from ..data.own_files import open_own
+from ..data.task_sources import TaskFiles
 from ..data.tasks import TASKS, Task
 from .parsers import add_command, add_shared, check_task_or_file, positive, tokenizer_files
 
@@ -25,8 +26,8 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "task",
         metavar="TASK-OR-FILE",
-        help=f"one of {', '.join(TASKS)}; labeled rows in a file (.tsv, .csv, .jsonl or .parquet), or in a folder with "
-        "the files train and valid; or a folder that `prepare` wrote",
+        help=f"one of {', '.join(TASKS)}; labeled rows in a file (.tsv, .csv, .json, .jsonl or .parquet), or in a "
+        "folder with the files train and valid; or a folder that `prepare` wrote",
     )
     parser.add_argument(
         "checkpoint",
@@ -44,7 +45,8 @@ def add_parser(commands) -> None:
     data = parser.add_argument_group("data", "Source and tokenizer are used only to prepare a new folder.")
     where = "folder of the prepared data, written if missing (default: data/TASK or data/FILE-CHECKPOINT)"
     data.add_argument("--data", metavar="FOLDER", help=where)
-    add_shared(data, "--source", "--valid", "--text-column", "--label-column", "--tokenizer", "--truncation")
+    add_shared(data, "--source", "--valid", "--text-column", "--label-column", "--regression")
+    add_shared(data, "--tokenizer", "--truncation")
     recipe = parser.add_argument_group(
         "recipe", "RoBERTa's by default. Several values, separated by commas, make a grid of all combinations."
     )
@@ -120,14 +122,15 @@ def _open_task(options: argparse.Namespace) -> tuple[Task, str | TaskFiles, str]
 
     given, path = options.task, Path(options.task)
     is_own_file = given not in TASKS and not is_prepared(path)
-    if not is_own_file and (options.valid or options.text_column or options.label_column):
-        raise ValueError(f"--valid, --text-column and --label-column need a file of yours, got {given}")
+    if not is_own_file and (options.valid or options.text_column or options.label_column or options.regression):
+        raise ValueError(f"--valid, --text-column, --label-column and --regression need a file of yours, got {given}")
     if given not in TASKS and options.source:
         raise ValueError(f"--source needs a task, got {given}")
     if given in TASKS:
         return TASKS[given], options.source or "hub", given
     if is_own_file:
-        task, files = open_own(path, options.valid, options.text_column or (), options.label_column)
+        columns = options.text_column or (), options.label_column, options.regression
+        task, files = open_own(path, options.valid, *columns)
         return task, files, path.resolve().name if path.is_dir() else path.stem
     if not (prepared := read_prepared_task(path)):
         raise ValueError(f"{given} does not say its task; pass it, with --data {given}")

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..data.task_sources import HELD_OUT_SHARE
+from ..data.own_files import HELD_OUT_SHARE
 from ..data.tasks import TASKS
 from ..data.tokenizer_files import TokenizerFiles, open_tokenizer_files
 from ..data.truncation import TRUNCATIONS
@@ -172,6 +172,11 @@ SHARED: dict[str, dict[str, Any]] = {
         "help": "text; repeat for pairs (default: as in finetuning, or recognized by name)",
     },
     "--label-column": {"metavar": "COLUMN", "help": "label (default: likewise)"},
+    "--regression": {
+        "action": argparse.BooleanOptionalAction,
+        "default": None,
+        "help": "whether labels are scores (default: if all are numbers, some with a fraction)",
+    },
     "--head": {"metavar": "NAME", "help": "classification head (default: the only one)"},
     "--labels": {
         "type": Path,

@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
+from ..data.own_files import open_own
 from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
-from ..data.task_sources import open_own, open_source
+from ..data.task_sources import open_source
 from ..data.tasks import OWN, TASKS, Task
 from ..data.tokenizer_files import open_tokenizer_files
 from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
@@ -12,7 +13,7 @@ from ..files import check_data_path, check_new_folder
 from .parsers import TOKENIZER, add_command, add_shared, add_subcommands, positive
 
 SOURCE = (
-    "file, folder or glob of text (a blank line between documents), JSON lines or parquet, also compressed (.gz, .bz2, "
+    "file, folder or glob of text (a blank line between documents), JSON or parquet, also compressed (.gz, .bz2, "
     f".xz, .zst); hub:NAME; or one of {', '.join(PRESETS)}. Repeat for several sources. Settings follow after commas, "
     "such as column=body"
 )
@@ -111,14 +112,14 @@ def _add_own(subcommands) -> None:
     parser = add_command(
         subcommands,
         OWN,
-        "prepare your own task of text classification",
+        "prepare your own task, with classes or a score",
         "prepare own data/own --train a.csv --valid b.csv --text-column text --label-column label --tokenizer M",
-        description="Files are TSV (without quoting) or CSV with a header, JSON lines or parquet. `finetune FILE` does "
-        "the same for its checkpoint.",
+        description="Files are TSV (without quoting) or CSV with a header, JSON or parquet, also compressed. `finetune "
+        "FILE` does the same for its checkpoint.",
     )
     add = parser.add_argument
-    add("--train", required=True, metavar="FILE", help="training file; its labels, sorted, are the classes")
-    add_shared(parser, "--valid", "--text-column", "--label-column")
+    add("--train", required=True, metavar="FILE", help="training file; its labels, sorted, are the classes, or scores")
+    add_shared(parser, "--valid", "--text-column", "--label-column", "--regression")
     _add_rows(parser)
 
 
@@ -141,7 +142,8 @@ def _prepare(options: argparse.Namespace) -> str:
 
     _check_out(options.out)
     if options.data == OWN:
-        task, source = open_own(options.train, options.valid, options.text_column or (), options.label_column)
+        columns = options.text_column or (), options.label_column, options.regression
+        task, source = open_own(options.train, options.valid, *columns)
     else:
         task = TASKS[options.data]
         source = open_source(task, options.source)

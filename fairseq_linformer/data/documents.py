@@ -3,8 +3,6 @@
 A blank line ends a document of text. A document of rows is one row, or the consecutive rows of a group.
 """
 
-import io
-import lzma
 import os
 import re
 import sys
@@ -18,11 +16,11 @@ from ..errors import first_line, root_cause
 from ..files import fingerprint
 from .manifest import library_versions
 from .sources import Source
-from .tables import check_columns, check_header, is_unicode, read_lines
+from .tables import BATCH_ROWS, check_columns, decode_lines, is_unicode, open_file, open_table
 
 BATCH_DOCUMENTS = 128
 """Documents that are in memory at a time: few, because they can be whole books."""
-_BATCH_ROWS = 64
+_BLANKS = " \t\n\r\x0b\f"
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _CONTROLS = "".join(map(chr, (*range(9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
 _CLEANED = str.maketrans(_LINE_ENDS, "\n" * len(_LINE_ENDS), _CONTROLS)
@@ -78,20 +76,12 @@ def read_documents(source: Source, streaming: bool = False) -> Iterator[str]:
     if source.hub is not None:
         yield from _join_rows(source.location, _read_hub(source, streaming), source)
         return
-    import pyarrow
-
     for file in source.files:
-        format = source.format_of(file)
-        try:
-            if format == "text":
-                yield from _read_text(file)
-            else:
-                rows = _read_json(file) if format == "jsonl" else _read_parquet(file, source)
-                yield from _join_rows(file, rows, source)
-        except (EOFError, lzma.LZMAError, pyarrow.ArrowException, OSError) as error:
-            if getattr(error, "errno", None) is not None:  # raised by the system; already clear
-                raise
-            raise ValueError(f"{file} is truncated or damaged: {first_line(error)}") from None
+        kind = source.format_of(file)
+        if kind == "text":
+            yield from _read_text(file)
+        else:
+            yield from _join_rows(file, _read_rows(file, kind, source.columns), source)
 
 
 def split_paragraphs(text: str) -> list[str]:
@@ -105,52 +95,27 @@ def split_paragraphs(text: str) -> list[str]:
     return [unicodedata.normalize("NFC", line) for line in map(str.strip, text.split("\n")) if line]
 
 
-def _open(file: str) -> io.BufferedReader:
-    """Open a file for reading; ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are decompressed."""
-    import pyarrow
-
-    stream = lzma.open(file) if file.endswith(".xz") else pyarrow.input_stream(file, compression="detect")
-    return io.BufferedReader(stream, 1 << 20)
-
-
 def _read_text(file: str) -> Iterator[str]:
-    lines: list[bytes] = []
-    with _open(file) as stream:
-        for number, line in enumerate(chain(stream, [b""])):
-            if line.strip():
+    lines: list[str] = []
+    with open_file(file) as stream:
+        for number, line in enumerate(chain(decode_lines(stream, "text"), [""]), 1):
+            if not is_unicode(line):
+                raise ValueError(f"{file}:{number}: not UTF-8")
+            if line.strip(_BLANKS):
                 lines.append(line)
             elif lines:
-                yield _decode(file, number - len(lines), b"".join(lines))
+                yield "".join(lines)
                 lines.clear()
 
 
-def _decode(file: str, num_lines_before: int, content: bytes) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = num_lines_before + content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{file}, line {line:,} is not UTF-8") from None
-
-
-def _read_json(file: str) -> Iterator[dict[str, Any]]:
-    with _open(file) as stream:
-        for number, row in read_lines(file, stream, "jsonl"):
-            if isinstance(row, str):
-                raise ValueError(f"{file}, line {number:,} is {row}")
-            yield row
-
-
-def _read_parquet(file: str, source: Source) -> Iterator[dict[str, Any]]:
-    import pyarrow.parquet
-
-    try:
-        parquet = pyarrow.parquet.ParquetFile(file)
-        check_header(file, parquet.schema_arrow.names)
-        check_columns(file, parquet.schema_arrow.names, source.columns)
-        for batch in parquet.iter_batches(_BATCH_ROWS, columns=source.columns):
-            yield from batch.to_pylist()
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} is not UTF-8") from None
+def _read_rows(file: str, kind: str | None, columns: list[str]) -> Iterator[dict[str, Any]]:
+    known, read = open_table(file, kind)
+    if kind == "parquet":
+        check_columns(file, known, columns)
+    for number, row in read(columns):
+        if isinstance(row, str):
+            raise ValueError(f"{file}:{number}: {row}")
+        yield row
 
 
 def _read_hub(source: Source, streaming: bool) -> Iterator[dict[str, Any]]:
@@ -163,7 +128,7 @@ def _read_hub(source: Source, streaming: bool) -> Iterator[dict[str, Any]]:
         reason = f"{type(cause).__name__}: {first_line(cause)}"
         raise ValueError(f"cannot load hub dataset {source.hub}: {reason}") from None
     check_columns(f"hub dataset {source.hub}", names, source.columns)
-    for batch in dataset.select_columns(source.columns).with_format("arrow").iter(_BATCH_ROWS):
+    for batch in dataset.select_columns(source.columns).with_format("arrow").iter(BATCH_ROWS):
         yield from batch.to_pylist()
 
 

@@ -13,8 +13,9 @@ fairseq's examples/roberta/preprocess_GLUE_tasks.sh writes the same, except that
 import random
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from ..files import new_folder, write_lines
 from ..progress import progress_bar
 from .binarized import BinarizedWriter
 from .manifest import write_manifest
-from .tables import Row
+from .tables import Example
 from .task_sources import TaskFiles, check_unusable, read_task_rows
-from .tasks import Task
+from .tasks import OWN, Task
 from .tokenizer import EOS, FIRST_ID, UNK, Tokenizer
 from .tokenizer_files import DICTIONARY
 from .truncation import MAX_POSITIONS, TRUNCATIONS, check_max_positions, truncate
@@ -59,13 +60,16 @@ def prepare_task(
     check_max_positions(max_positions, task.num_inputs)
     num_rows = num_rows or {}
     with new_folder(out) as folder:
+        encode = partial(_encode, tokenizer, max_positions, truncation)
         splits = {}
         for split in task.splits:
             rows = read_task_rows(task, source, split)
             kind = "train" if split == "train" else "valid"
             if kind in num_rows:
                 rows = _sample(rows, kind, num_rows[kind])
-            splits[split] = _write_split(task, source, split, rows, folder, tokenizer, max_positions, truncation)
+            inputs = [BinarizedWriter(folder / f"input{i}" / split, tokenizer.dtype) for i in range(task.num_inputs)]
+            labels, counts = _write_inputs(inputs, source, split, rows, encode)
+            splits[split] = counts | _write_labels(task, folder / "label", split, labels)
         # fairseq reads those of the inputs; the first one is next to the tokenizer, for inputs that are text.
         for part in (".", *(f"input{i}" for i in range(task.num_inputs))):
             write_lines(folder / part / DICTIONARY, tokenizer.dictionary)
@@ -79,78 +83,82 @@ def prepare_task(
             "source": source.description,
             "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.checksums},
             "max_positions": max_positions,
-            "cut": truncation,  # the name in folders of earlier versions
+            "cut": truncation,
             "selected_rows": num_rows,
             "num_inputs": task.num_inputs,
             "classes": task.class_names,
             "splits": splits,
         }
+        if task.name == OWN and task.score_range:
+            manifest["score_range"] = task.score_range
         write_manifest(folder, manifest)
     return manifest
 
 
-def _sample(rows: Sequence[Row], kind: str, number: int) -> list[Row]:
+def _sample(rows: Sequence[Example], kind: str, number: int) -> list[Example]:
     """A random selection of this number of rows, in their order; ValueError if there are fewer."""
     if number > len(rows):
         raise ValueError(f"--{kind}-rows must be at most {len(rows)}, the rows of the source, got {number}")
     return [rows[i] for i in sorted(random.Random(SAMPLE_SEED).sample(range(len(rows)), number))]
 
 
-def _write_split(
-    task: Task,
-    source: TaskFiles,
-    split: str,
-    rows: Sequence[Row],
-    folder: Path,
-    tokenizer: Tokenizer,
-    max_positions: int,
-    truncation: str,
-) -> dict[str, Any]:
-    """Tokenize and write the usable rows of a split; returns the counts for the manifest."""
-    inputs = [BinarizedWriter(folder / f"input{i}" / split, tokenizer.dtype) for i in range(task.num_inputs)]
+def _write_inputs(
+    writers: Sequence[BinarizedWriter], source: TaskFiles, split: str, rows: Sequence[Example], encode: Callable
+) -> tuple[list[str], dict[str, Any]]:
+    """Write the texts of the usable rows of a split.
+
+    Args:
+        writers: one per input.
+        encode: from a list of texts per input to the results of ``_encode``.
+
+    Returns:
+        The labels of the written rows, and counts for the manifest.
+    """
     unusable, usable = [row for row in rows if row.problem], [row for row in rows if not row.problem]
     labels: list[str] = []
-    num_truncated = num_unknown = 0
-    with progress_bar(f"{task.name} {split}", len(usable), "row") as progress:
+    totals: Counter[str] = Counter(cut=0, tokens=0, unknown=0)
+    with progress_bar(f"preparing {split}", len(usable), "row") as progress:
         for start in range(0, len(usable), _BATCH_ROWS):
             batch = usable[start : start + _BATCH_ROWS]
-            progress.update(len(batch))
-            encoded = [tokenizer.encode([row.texts[i] for row in batch]) for i in range(task.num_inputs)]
-            has_tokens = np.logical_and.reduce([sizes > 1 for _, sizes in encoded])  # SentencePiece removes characters
+            has_tokens, ids, sizes, num_truncated = encode([*zip(*(row.texts for row in batch))])
             unusable += [replace(row, problem="no tokens") for row, kept in zip(batch, has_tokens) if not kept]
             labels += [str(row.label) for row, kept in zip(batch, has_tokens) if kept]
-            ids, sizes, truncated = truncate(
-                [ids[np.repeat(has_tokens, sizes)] for ids, sizes in encoded],
-                [sizes[has_tokens] for _, sizes in encoded],
-                max_positions,
-                truncation,
-            )
-            num_truncated += truncated
-            num_unknown += sum(int((each == UNK).sum()) for each in ids)
-            for writer, *text in zip(inputs, ids, sizes):
+            num_unknown = sum(int((each == UNK).sum()) for each in ids)
+            totals.update(cut=num_truncated, tokens=sum(map(len, ids)), unknown=num_unknown)
+            for writer, *text in zip(writers, ids, sizes):
                 writer.add(*text)
+            progress.update(len(batch))
     check_unusable(source, split, unusable, len(rows))
-    for writer in inputs:
+    for writer in writers:
         writer.finish()
-    counts = {
-        "read": len(rows),
-        "written": len(labels),
-        "skipped": len(unusable),
-        "first_skipped": str(unusable[0]) if unusable else None,
-        "cut": num_truncated,
-        "tokens": sum(writer.num_tokens for writer in inputs),
-        "unknown": num_unknown,
-    }
+    first = str(unusable[0]) if unusable else None
+    counts = {"read": len(rows), "written": len(labels), "skipped": len(unusable), "first_skipped": first}
+    return labels, counts | totals
+
+
+def _encode(
+    tokenizer: Tokenizer, max_positions: int, truncation: str, inputs: Sequence[Sequence[str]]
+) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], int]:
+    """Which rows have tokens in each input (SentencePiece removes characters); and of these the IDs, their numbers in
+    each row, and the number of truncated rows, as from ``truncate``."""
+    encoded = [tokenizer.encode(texts) for texts in inputs]
+    has_tokens = np.logical_and.reduce([sizes > 1 for _, sizes in encoded])
+    ids = [ids[np.repeat(has_tokens, sizes)] for ids, sizes in encoded]
+    return has_tokens, *truncate(ids, [sizes[has_tokens] for _, sizes in encoded], max_positions, truncation)
+
+
+def _write_labels(task: Task, folder: Path, split: str, labels: Sequence[str]) -> dict[str, Any]:
+    """Write the labels of a split; returns the number of rows of each class for the manifest, if there are classes."""
+    targets = [task.target(label) for label in labels]
     if task.score_range:
-        # the format of awk in fairseq's script
-        write_lines(folder / "label" / f"{split}.label", (f"{task.target(label):.6g}" for label in labels))
-        return counts
-    classes = np.array([int(task.target(label)) for label in labels])
-    label_writer = BinarizedWriter(folder / "label" / split, np.uint16)
-    label_writer.add(np.stack([FIRST_ID + classes, np.full(len(classes), EOS)], 1).ravel(), np.full(len(classes), 2))
-    label_writer.finish()
-    occurring = Counter(classes.tolist())
-    return counts | {"classes": {name: occurring[i] for i, name in enumerate(task.class_names)}}
+        write_lines(folder / f"{split}.label", (f"{score:.6g}" for score in targets))  # as awk in fairseq's script
+        return {}
+    classes = np.array(targets, dtype=int)
+    writer = BinarizedWriter(folder / split, np.uint16)
+    writer.add(np.stack([FIRST_ID + classes, np.full(len(classes), EOS)], 1).ravel(), np.full(len(classes), 2))
+    writer.finish()
+    counts = np.bincount(classes, minlength=len(task.class_names)).tolist()
+    return {"classes": dict(zip(task.class_names, counts))}
 
 
 def summarize_task(task: Task, out, manifest: Mapping[str, Any]) -> str:

@@ -19,10 +19,11 @@ Instead of LOCATION, a name in ``PRESETS``. Keys that do not apply to the source
 import os
 from dataclasses import dataclass, fields, replace
 from glob import escape, glob
-from pathlib import Path
 from typing import Any
 
 from ..errors import first_line
+from .tables import FORMATS as TABLE_FORMATS
+from .tables import suffix_of
 
 PRESETS = {
     "wikipedia": "hub:wikimedia/wikipedia,config=20231101.en,revision=b04c8d1ceb2f5cd4588862100d08de323dccfbaa,"
@@ -33,15 +34,9 @@ PRESETS = {
     "bookcorpus": "hub:bookcorpus,revision=refs/convert/parquet,rows=1000,license=not stated",
 }
 FORMATS = ("text", "jsonl", "parquet")
-SUFFIXES = {
-    ".txt": "text",
-    ".text": "text",
-    ".parquet": "parquet",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
+SUFFIXES = {".txt": "text", ".text": "text"} | {
+    suffix: kind for suffix, kind in TABLE_FORMATS.items() if kind in FORMATS
 }
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 VALID_SHARE = 0.005
 """Default share of the documents for validation."""
 MAX_SHARDS = 256
@@ -52,7 +47,7 @@ ROW_KEYS = ("column", "title", "group", "rows")
 
 @dataclass(frozen=True)
 class Source:
-    """A source; the fields but ``files`` are the keys in this module's docstring."""
+    """A source of text; the fields but ``files`` are the keys in this module's docstring."""
 
     location: str
     format: str | None = None
@@ -84,9 +79,7 @@ class Source:
 
     def format_of(self, file) -> str | None:
         """``text``, ``jsonl`` or ``parquet``; None if the suffix is unknown and the source has no format."""
-        path = Path(file)
-        suffix = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
-        return self.format or SUFFIXES.get(suffix.lower())
+        return self.format or SUFFIXES.get(suffix_of(file))
 
 
 def parse_source(text: str) -> Source:

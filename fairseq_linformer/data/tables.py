@@ -1,29 +1,40 @@
-"""Rows of tabular files: TSV and CSV with a header, JSON lines and parquet.
+"""Rows of tabular files: TSV and CSV with a header, JSON and parquet, all of which may be compressed.
 
-TSV has no quoting, as in GLUE; CSV is read by Python's ``csv``. Text is UTF-8.
+TSV has no quoting, as in GLUE; CSV is read by Python's ``csv``. JSON has an object per line, or an array of objects.
+Text is UTF-8.
 """
 
 import csv
 import io
 import json
+import lzma
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import first_line
 
-FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 """Formats by suffix of the file name."""
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+"""Suffixes of compressed files, after that of the format."""
+BATCH_ROWS = 64
+"""Rows of parquet that are in memory at a time: few, because they can be whole books."""
 LINE_BREAKS = re.compile(r"\r\n|[\n\r\t]")
 Record = dict[str, Any] | str
 """Values by column; for an unusable line, what is wrong with it."""
+Records = Iterator[tuple[int, Record]]
+"""Records with their numbers: of the line, or in an array and in parquet of the row, from 1."""
 
 
 @dataclass(frozen=True)
-class Row:
+class Example:
     """One or two texts, and their label.
 
     Attributes:
@@ -42,54 +53,112 @@ class Row:
         return f"{self.location}: {self.problem}"
 
 
+def suffix_of(path) -> str:
+    """The suffix of a file's format, in lowercase.
+
+    >>> suffix_of("rows.CSV.gz"), suffix_of("rows")
+    ('.csv', '')
+    """
+    path = Path(path)
+    return (Path(path.stem) if path.suffix.lower() in COMPRESSED else path).suffix.lower()
+
+
 def find_format(path, formats: dict[str, str] = FORMATS) -> str:
     """The format of a file; ValueError for an unknown suffix."""
-    suffix = Path(path).suffix.lower()
+    suffix = suffix_of(path)
     if suffix not in formats:
-        raise ValueError(f"{path} must end in one of {', '.join(formats)}; archives must be unpacked")
+        compressed = f"which may be followed by {', '.join(COMPRESSED)}"
+        raise ValueError(f"{path} must end in one of {', '.join(formats)}, {compressed}; archives must be unpacked")
     return formats[suffix]
 
 
+@contextmanager
+def open_file(path) -> Iterator[io.BufferedReader]:
+    """Open a file for reading, decompressed by its suffix; ValueError if it turns out to be damaged in the block."""
+    import pyarrow
+
+    with reject_damage(path):
+        is_xz = Path(path).suffix.lower() == ".xz"  # which pyarrow does not read
+        stream: Any = lzma.open(path) if is_xz else pyarrow.input_stream(str(path), compression="detect")
+        with io.BufferedReader(stream, 1 << 20) as file:
+            yield file
+
+
+@contextmanager
+def reject_damage(path) -> Iterator[None]:
+    """Raise ValueError if the content of a file turns out to be damaged in the block."""
+    import pyarrow
+
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8") from None
+    except (EOFError, lzma.LZMAError, pyarrow.ArrowException, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # raised by the system; already clear
+            raise
+        raise ValueError(f"{path} is truncated or damaged: {first_line(error)}") from None
+
+
 def decode_lines(file: BinaryIO, kind: str) -> io.TextIOWrapper:
-    """The lines of a binary file. Bytes that are not UTF-8 become surrogates, which ``build_row`` rejects."""
+    """The lines of a binary file. Bytes that are not UTF-8 become surrogates, which ``build_example`` rejects."""
     newline = "" if kind == "csv" else "\n"  # elsewhere a carriage return is an ordinary character
     return io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline)
 
 
-def read_table(path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Record]]:
-    """Read a file in the format of its suffix, see ``read_lines``; rows of parquet are numbered from 1."""
-    kind = find_format(path)
-    if kind == "parquet":
-        yield from read_parquet(path)
-    else:
-        with open(path, "rb") as file, decode_lines(file, kind) as lines:
-            yield from read_lines(path, lines, kind, columns)
-
-
-def read_lines(
-    name, lines: Iterable[Any], kind: str, columns: Sequence[str] | None = None
-) -> Iterator[tuple[int, Record]]:
-    """The records of a text file, each with the number of its line.
+def open_table(
+    path, kind: str | None = None, header: Sequence[str] | None = None
+) -> tuple[list[str], Callable[[Sequence[str]], Records]]:
+    """Open a file.
 
     Args:
-        name: of the file, for messages.
-        lines: from ``decode_lines``; those of ``jsonl`` may be bytes.
-        kind: ``tsv``, ``csv`` or ``jsonl``.
-        columns: names of the columns of a file without a header.
+        kind: a value of ``FORMATS``; None to infer it from the file name.
+        header: names of the columns of a TSV or CSV file without a header.
+
+    Returns:
+        The columns (of the first row; none if there are no rows), and a function that reads the records with at least
+        the columns that it gets. It may be called once.
+
+    Raises:
+        ValueError: no row is usable, or the file is damaged.
     """
+    kind = kind or find_format(path)
+    return _open_parquet(path) if kind == "parquet" else _peek(path, _read_file(path, kind, header))
+
+
+def open_lines(name: str, file: BinaryIO, kind: str) -> tuple[list[str], Callable[[Sequence[str]], Records]]:
+    """``open_table`` for a stream of TSV, CSV or JSON with this name."""
+    return _peek(name, _read_lines(name, decode_lines(file, kind), kind))
+
+
+def _peek(name, records: Records) -> tuple[list[str], Callable[[Sequence[str]], Records]]:
+    read = []
+    for number, record in records:
+        read.append((number, record))
+        if record and isinstance(record, dict):
+            return list(record), lambda columns: chain(read, records)
+    if read:
+        number, problem = read[0]
+        raise ValueError(f"{name}:{number}: {problem}")
+    return [], lambda columns: records
+
+
+def _read_file(path, kind: str, header: Sequence[str] | None) -> Records:
+    with open_file(path) as file:
+        yield from _read_lines(path, decode_lines(file, kind), kind, header)
+
+
+def _read_lines(name, lines: Iterable[str], kind: str, header: Sequence[str] | None = None) -> Records:
     if kind == "jsonl":
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield number, _parse_json(line)
+        yield from _read_json(name, lines)
         return
     rows = _split_csv(name, lines) if kind == "csv" else _split_tsv(lines)
-    header = columns if columns is not None else next(rows, (0, []))[1]
-    check_header(name, header)
+    columns = header if header is not None else next(rows, (0, []))[1]
+    check_header(name, columns)
     for number, fields in rows:
-        if len(fields) == len(header):
-            yield number, dict(zip(header, fields))
+        if len(fields) == len(columns):
+            yield number, dict(zip(columns, fields))
         else:
-            yield number, f"{len(fields)} columns instead of {len(header)}"
+            yield number, f"{len(fields)} columns instead of {len(columns)}"
 
 
 def check_header(name, columns: Sequence[str]) -> None:
@@ -117,35 +186,59 @@ def _split_csv(name, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"{name}, row from line {start:,} is not CSV: {error}") from None
 
 
-def _parse_json(line: str | bytes) -> Record:
+def _read_json(name, lines: Iterable[str]) -> Records:
+    """The objects of an array, which is in memory as a whole, or one per line."""
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    for number, line in numbered:
+        if line.lstrip().startswith("["):
+            yield from enumerate(_parse_array(name, line + "".join(line for _, line in numbered)), 1)
+        else:
+            yield number, _parse_object(line)
+
+
+def _parse_array(name, content: str) -> list[dict[str, Any]]:
+    try:
+        records: list[dict[str, Any]] = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} is not JSON: {error}") from None
+    if not all(isinstance(record, dict) for record in records):
+        raise ValueError(f"{name} must be an array of objects, or have an object per line")
+    return records
+
+
+def _parse_object(line: str) -> Record:
+    if not is_unicode(line):
+        return "not UTF-8"
     try:
         record = json.loads(line)
-    except UnicodeDecodeError:
-        return "not UTF-8"
     except (ValueError, RecursionError):
         return "not JSON"
     return record if isinstance(record, dict) else "not a JSON object"
 
 
-def read_parquet(path) -> Iterator[tuple[int, Record]]:
-    """The records of a parquet file, numbered from 1, with the names of classes. Raises ValueError if it is damaged."""
+def _open_parquet(path) -> tuple[list[str], Callable[[Sequence[str]], Records]]:
+    """Open a parquet file, of which only the columns that are asked for are read. Classes have their names."""
     import pyarrow
     from datasets import ClassLabel, Features
     from pyarrow.parquet import ParquetFile
 
-    try:
-        parquet = ParquetFile(path)
-        check_header(path, parquet.schema_arrow.names)
-        features = Features.from_arrow_schema(parquet.schema_arrow)
-        names = {column: feature.names for column, feature in features.items() if isinstance(feature, ClassLabel)}
-        records = (record for batch in parquet.iter_batches() for record in batch.to_pylist())
-        for number, record in enumerate(records, 1):
-            for column, classes in names.items():
-                known = record[column] in range(len(classes))
-                record[column] = classes[record[column]] if known else None  # -1 is no label
-            yield number, record
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a parquet file, or is damaged: {first_line(error)}") from None
+    with reject_damage(path):
+        schema = ParquetFile(path).schema_arrow
+        check_header(path, schema.names)
+
+    def read(columns: Sequence[str]) -> Records:
+        with reject_damage(path):
+            numbers = [schema.field(name) for name in columns if pyarrow.types.is_integer(schema.field(name).type)]
+            features = Features.from_arrow_schema(pyarrow.schema(numbers, schema.metadata))
+            names = {name: feature.names for name, feature in features.items() if isinstance(feature, ClassLabel)}
+            batches = ParquetFile(path).iter_batches(BATCH_ROWS, columns=list(columns))
+            for number, record in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1):
+                for column, classes in names.items():
+                    known = record[column] in range(len(classes))
+                    record[column] = classes[record[column]] if known else None  # -1 is no label
+                yield number, record
+
+    return schema.names, read
 
 
 def check_columns(name, known: Iterable[str], columns: Iterable[str]) -> None:
@@ -155,8 +248,8 @@ def check_columns(name, known: Iterable[str], columns: Iterable[str]) -> None:
             raise ValueError(f"{name} has no column {column}; choose from {', '.join(known)}")
 
 
-def build_row(location: str, record: Record, texts: Sequence[str], label: str | None) -> Row:
-    """The row of a record.
+def build_example(location: str, record: Record, texts: Sequence[str], label: str | None) -> Example:
+    """The example of a record.
 
     Texts are stripped, and line breaks and tabs become spaces, because fairseq's preprocessing has one row per line.
     So the same text gives the same tokens from all formats. Nothing else changes.
@@ -166,23 +259,23 @@ def build_row(location: str, record: Record, texts: Sequence[str], label: str | 
         label: column of the label; None for unlabeled rows.
     """
     if isinstance(record, str):
-        return Row(location, problem=record)
+        return Example(location, problem=record)
     values = []
     for column in texts:
         value = record.get(column)
         if not isinstance(value, str) or not value.strip():
-            return Row(location, problem=f"no text in {column}")
+            return Example(location, problem=f"no text in {column}")
         if not is_unicode(value):
-            return Row(location, problem="not UTF-8")
+            return Example(location, problem="not UTF-8")
         values.append(LINE_BREAKS.sub(" ", value).strip())
     if label is None:
-        return Row(location, tuple(values))
+        return Example(location, tuple(values))
     value = record.get(label)
-    is_label = isinstance(value, str | int | float) and value == value  # not NaN
+    is_label = isinstance(value, str | int | float | Decimal) and value == value  # not NaN
     name = LINE_BREAKS.sub(" ", str(value)).strip() if is_label else ""
     if not name or not is_unicode(name):
-        return Row(location, problem=f"no label in {label}")
-    return Row(location, tuple(values), name)
+        return Example(location, problem=f"no label in {label}")
+    return Example(location, tuple(values), name)
 
 
 def is_unicode(text: str) -> bool:

@@ -1,6 +1,7 @@
 """The tasks: files, columns and labels. ``TASKS`` has one entry per task."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,11 +10,14 @@ GLUE = "nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
 IMDB = "stanfordnlp/imdb", "e6281661ce1c48d982bc483cf8a173c1bbeb5d31"
 OWN = "own"
 """Name of a user's own task, which is described by the manifest of its folder."""
+CORRELATIONS = ("pearson", "spearman")
+"""Metrics of tasks with scores."""
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Table:
-    """Files with the rows of a task, in the format of their suffix; a .txt is a row, labeled by the name of its folder.
+class TaskTable:
+    """How the rows of a task are stored, in the format of the files' suffix; a .txt is a row, labeled by its folder.
 
     Attributes:
         files: pattern of the paths by split, relative to the source.
@@ -35,7 +39,7 @@ class Task:
     Attributes:
         name: as on the command line.
         classes: names of the classes, in order, by the labels of the sources. A class name is a valid label, too.
-        score_range: lowest and highest score, instead of classes.
+        score_range: lowest and highest score, instead of classes; of a user's own task, those of the training file.
         num_inputs: texts per row, 1 or 2.
         splits: fairseq's names: train, valid and, if there is a second development set, valid1.
         license: of the data.
@@ -55,10 +59,10 @@ class Task:
     splits: Sequence[str] = ("train", "valid")
     license: str = ""
     folder: str = ""
-    tsv: Table | None = None
-    hub: Table | None = None
+    tsv: TaskTable | None = None
+    hub: TaskTable | None = None
     hub_name: tuple[str, str] = GLUE
-    reviews: Table | None = None
+    reviews: TaskTable | None = None
     metrics: Sequence[str] = ("accuracy",)
     valid_is_test: bool = False
 
@@ -68,33 +72,57 @@ class Task:
         return list(dict.fromkeys(self.classes.values()))
 
     def target(self, label: str) -> float:
-        """The class index of a source's label, or its score divided by the highest one, as in fairseq's script.
+        """The class index of a source's label, or its score scaled from ``score_range`` to 0 to 1, as in fairseq's
+        script. A number is the same label in every spelling: 1, 1.0 and true.
 
         Raises:
             ValueError: the label is not one of the task's.
         """
         if self.score_range is None:
-            if label not in self._indices:
+            index = self._indices.get(label, self._indices.get(label_key(label)))
+            if index is None:
                 raise ValueError(f"unknown label {label[:40]!r}")
-            return self._indices[label]
+            return index
         low, high = self.score_range
-        try:
-            score = float(label)
-        except ValueError:
-            score = math.nan
-        if not low <= score <= high:
+        score = parse_score(label)
+        is_outside = self.name != OWN and not low <= score <= high
+        if is_outside or not math.isfinite(score):
             raise ValueError(f"unknown label {label[:40]!r}")
-        return score / high
+        return (score - low) / (high - low)
 
     @cached_property
-    def _indices(self) -> dict[str, int]:
+    def _indices(self) -> dict[str | float, int]:
         index = {name: i for i, name in enumerate(self.class_names)}
-        return {label: index[name] for label, name in self.classes.items()} | index
+        known = {label: index[name] for label, name in self.classes.items()} | index
+        return {label_key(label): i for label, i in known.items()} | known
 
 
-def own_task(classes: Sequence[str], num_inputs: int) -> Task:
-    """A user's own task, whose labels are the names of its classes."""
-    return Task(OWN, classes={name: name for name in classes}, num_inputs=num_inputs)
+def label_key(label: str) -> str | float:
+    """What equal labels have in common: their number, with 1 for ``true`` and 0 for ``false``; or else their text, also
+    of a code such as 007.
+
+    >>> label_key("1.0"), label_key("True"), label_key("007"), label_key("yes")
+    (1.0, 1.0, '007', 'yes')
+    """
+    if _NUMBER.fullmatch(label):
+        return float(label)
+    return {"true": 1.0, "false": 0.0}.get(label.lower(), label)
+
+
+def parse_score(label: str) -> float:
+    """The number that a label spells; NaN if it is none."""
+    try:
+        return float(label)
+    except ValueError:
+        return math.nan
+
+
+def own_task(classes: Sequence[str], num_inputs: int, score_range: Sequence[float] | None = None) -> Task:
+    """A user's own task, whose labels are the names of its classes, or scores."""
+    if score_range is None:
+        return Task(OWN, classes={name: name for name in classes}, num_inputs=num_inputs)
+    low, high = score_range
+    return Task(OWN, score_range=(low, high), num_inputs=num_inputs, metrics=CORRELATIONS)
 
 
 _TSV = {"train": "train.tsv", "valid": "dev.tsv"}
@@ -113,8 +141,8 @@ _TASKS = [
         license="none stated; published for research (Socher et al. 2013)",
         classes={"0": "negative", "1": "positive"},
         folder="SST-2",
-        tsv=Table(_TSV, ["sentence"]),
-        hub=Table(_hub("sst2"), ["sentence"]),
+        tsv=TaskTable(_TSV, ["sentence"]),
+        hub=TaskTable(_hub("sst2"), ["sentence"]),
     ),
     Task(
         "qnli",
@@ -122,8 +150,8 @@ _TASKS = [
         classes={"entailment": "entailment", "not_entailment": "not_entailment"},
         num_inputs=2,
         folder="QNLI",
-        tsv=Table(_TSV, ["question", "sentence"]),
-        hub=Table(_hub("qnli"), ["question", "sentence"]),
+        tsv=TaskTable(_TSV, ["question", "sentence"]),
+        hub=TaskTable(_hub("qnli"), ["question", "sentence"]),
     ),
     Task(
         "qqp",
@@ -132,8 +160,8 @@ _TASKS = [
         classes={"0": "not_duplicate", "1": "duplicate"},
         num_inputs=2,
         folder="QQP",
-        tsv=Table(_TSV, ["question1", "question2"], "is_duplicate"),
-        hub=Table(_hub("qqp"), ["question1", "question2"]),
+        tsv=TaskTable(_TSV, ["question1", "question2"], "is_duplicate"),
+        hub=TaskTable(_hub("qqp"), ["question1", "question2"]),
     ),
     Task(
         "imdb",
@@ -141,10 +169,10 @@ _TASKS = [
         valid_is_test=True,
         classes={"0": "negative", "1": "positive", "neg": "negative", "pos": "positive"},
         folder="imdb",
-        tsv=Table({"train": "train.tsv", "valid": "test.tsv"}, ["text"]),
-        hub=Table(_hub("plain_text", valid="test"), ["text"]),
+        tsv=TaskTable({"train": "train.tsv", "valid": "test.tsv"}, ["text"]),
+        hub=TaskTable(_hub("plain_text", valid="test"), ["text"]),
         hub_name=IMDB,
-        reviews=Table({"train": f"train/{_REVIEWS}", "valid": f"test/{_REVIEWS}"}, ["text"]),
+        reviews=TaskTable({"train": f"train/{_REVIEWS}", "valid": f"test/{_REVIEWS}"}, ["text"]),
     ),
     Task(
         "mrpc",
@@ -153,8 +181,8 @@ _TASKS = [
         classes={"0": "not_equivalent", "1": "equivalent"},
         num_inputs=2,
         folder="MRPC",
-        tsv=Table(_TSV, ["#1 String", "#2 String"], "Quality"),
-        hub=Table(_hub("mrpc"), ["sentence1", "sentence2"]),
+        tsv=TaskTable(_TSV, ["#1 String", "#2 String"], "Quality"),
+        hub=TaskTable(_hub("mrpc"), ["sentence1", "sentence2"]),
     ),
     Task(
         "rte",
@@ -162,8 +190,8 @@ _TASKS = [
         classes={"entailment": "entailment", "not_entailment": "not_entailment"},
         num_inputs=2,
         folder="RTE",
-        tsv=Table(_TSV, ["sentence1", "sentence2"]),
-        hub=Table(_hub("rte"), ["sentence1", "sentence2"]),
+        tsv=TaskTable(_TSV, ["sentence1", "sentence2"]),
+        hub=TaskTable(_hub("rte"), ["sentence1", "sentence2"]),
     ),
     Task(
         "cola",
@@ -171,8 +199,8 @@ _TASKS = [
         metrics=("matthews", "accuracy"),
         classes={"0": "unacceptable", "1": "acceptable"},
         folder="CoLA",
-        tsv=Table(_TSV, ["sentence"], columns=["source", "label", "star", "sentence"]),
-        hub=Table(_hub("cola"), ["sentence"]),
+        tsv=TaskTable(_TSV, ["sentence"], columns=["source", "label", "star", "sentence"]),
+        hub=TaskTable(_hub("cola"), ["sentence"]),
     ),
     Task(
         "mnli",
@@ -181,22 +209,24 @@ _TASKS = [
         num_inputs=2,
         splits=("train", "valid", "valid1"),
         folder="MNLI",
-        tsv=Table(
+        tsv=TaskTable(
             {"train": "train.tsv", "valid": "dev_matched.tsv", "valid1": "dev_mismatched.tsv"},
             ["sentence1", "sentence2"],
             "gold_label",
         ),
-        hub=Table(_hub("mnli", valid="validation_matched", valid1="validation_mismatched"), ["premise", "hypothesis"]),
+        hub=TaskTable(
+            _hub("mnli", valid="validation_matched", valid1="validation_mismatched"), ["premise", "hypothesis"]
+        ),
     ),
     Task(
         "sts-b",
         license="that of each source, in LICENSE.txt next to the data (Cer et al. 2017)",
         score_range=(0.0, 5.0),
-        metrics=("pearson", "spearman"),
+        metrics=CORRELATIONS,
         num_inputs=2,
         folder="STS-B",
-        tsv=Table(_TSV, ["sentence1", "sentence2"], "score"),
-        hub=Table(_hub("stsb"), ["sentence1", "sentence2"]),
+        tsv=TaskTable(_TSV, ["sentence1", "sentence2"], "score"),
+        hub=TaskTable(_hub("stsb"), ["sentence1", "sentence2"]),
     ),
 ]
 TASKS = {task.name: task for task in _TASKS}

@@ -16,7 +16,7 @@ FILES_TEXT = f"{TRAINED_MODEL}, {SENTENCEPIECE_FILE}, {TOKENIZER_JSON}, or {' wi
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """Kind and path of a tokenizer.
+    """The files of a tokenizer: its kind and path.
 
     Attributes:
         kind: ``gpt2``, ``sentencepiece`` or ``tokenizer_json``.

@@ -21,7 +21,7 @@ from ..checkpoints.transformers_loading import (
     load_weights_from_transformers,
 )
 from ..config import POSITIONS_LIMIT
-from ..data.task_sources import Columns, read_columns
+from ..data.columns import Columns, read_columns
 from ..errors import silence_transformers
 
 MIN_POSITIONS = 5

@@ -1,15 +1,13 @@
 """Encoded rows: examples of a file or a task as model inputs. Those of a prepared folder need fairseq."""
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from ..data.manifest import read_manifest
-from ..data.tables import Row
+from ..data.tables import Example
 from ..data.task_sources import check_unusable, open_source, read_task_rows
 from ..data.tasks import OWN, TASKS, Task, own_task
 from ..data.tokenizer_files import DICTIONARY
@@ -22,8 +20,8 @@ _CHUNK_CHARACTERS = 1 << 22
 
 
 @dataclass(frozen=True)
-class EncodedRow:
-    """A row as model input.
+class EncodedExample:
+    """An example as model input.
 
     Attributes:
         location: position in the source, for messages.
@@ -38,9 +36,9 @@ class EncodedRow:
     dropped: int = 0
 
 
-def encode_rows(
-    classifier: Classifier, rows: Iterable[Row], task: Task | None = None, truncated: bool = True
-) -> Iterator[EncodedRow]:
+def encode_examples(
+    classifier: Classifier, rows: Iterable[Example], task: Task | None = None, truncated: bool = True
+) -> Iterator[EncodedExample]:
     """Tokenize rows.
 
     Args:
@@ -59,7 +57,7 @@ def encode_rows(
                 encoded[i] = row
         for example, row, length in zip(batch, encoded, lengths):
             target = None if example.label is None else target_of(example.location, example.label)
-            yield EncodedRow(example.location, row, target, length - len(row["input_ids"]))
+            yield EncodedExample(example.location, row, target, length - len(row["input_ids"]))
 
 
 def split_rows(rows: Iterable[T], max_rows: int, max_size: int, size_of: Callable[[T], int]) -> Iterator[list[T]]:
@@ -79,34 +77,39 @@ def split_rows(rows: Iterable[T], max_rows: int, max_size: int, size_of: Callabl
 def build_target_lookup(classifier: Classifier, task: Task | None = None) -> Callable[[str, str], float]:
     """A function from the location and the label of a row to its score or class index.
 
-    A label may be the class name, or the source's label for a task with these class names. An index is a label only
-    for a known ``task``, since files and models may number classes differently. Other labels raise ValueError.
+    A label may be the class name, or the source's label for a task with these class names; numbers are equal in every
+    spelling, see ``Task.target``. An index is a label only for a known ``task``, since files and models may number
+    classes differently. Other labels raise ValueError.
     """
     if task and bool(task.score_range) != classifier.is_score:
         labels, head = ("scores", "classes") if task.score_range else ("classes", "a score")
         raise ValueError(f"the labels of {task.name} are {labels}, but the model's head predicts {head}")
+    expected = f"the model's classes are {', '.join(classifier.names)}"
     names = normalize_names(classifier.names)
-    known: dict[str, int] = {}
-    for each in [task] if task else TASKS.values():
-        if each.classes and sorted(each.class_names) == sorted(names):
-            known.update({label: names.index(name) for label, name in each.classes.items()})
-    known.update({name: i for i, name in [*enumerate(names), *enumerate(classifier.names)]})
-    if task and sorted(names) == [str(i) for i in range(len(task.class_names))]:  # in any order
-        known = {label: names.index(str(int(task.target(label)))) for label in [*task.classes, *task.class_names]}
+    if classifier.is_score:
+        known, indices = task or own_task((), 1, (0, 1)), None  # which is not scaled
+        expected = "the model predicts a score, so labels must be finite numbers"
+    else:
+        classes = _known_labels(names, task) | dict(zip(classifier.names, names))
+        known = Task(OWN, classes)
+        indices = [names.index(name) for name in known.class_names]
 
     def target_of(location: str, label: str) -> float:
-        if not classifier.is_score and label in known:
-            return known[label]
-        if classifier.is_score:
-            with suppress(ValueError):
-                if math.isfinite(score := task.target(label) if task else float(label)):
-                    return score
-        expected = f"the model's classes are {', '.join(classifier.names)}"
-        if classifier.is_score:
-            expected = "the model predicts a score, so labels must be finite numbers"
-        raise ValueError(f"{location}: unknown label {label!r}; {expected}")
+        try:
+            target = known.target(label)
+        except ValueError:
+            raise ValueError(f"{location}: unknown label {label!r}; {expected}") from None
+        return target if indices is None else indices[int(target)]
 
     return target_of
+
+
+def _known_labels(names: list[str], task: Task | None) -> dict[str, str]:
+    """The names by the labels that sources use for them."""
+    if task and sorted(names) == [str(i) for i in range(len(task.class_names))]:  # in any order
+        return {label: str(int(task.target(label))) for label in [*task.classes, *task.class_names]}
+    matching = [each for each in ([task] if task else TASKS.values()) if sorted(each.class_names) == sorted(names)]
+    return {label: name for each in matching for label, name in each.classes.items()} | dict(zip(names, names))
 
 
 def normalize_names(names: list[str]) -> list[str]:
@@ -115,7 +118,7 @@ def normalize_names(names: list[str]) -> list[str]:
     return normalized if len(set(normalized)) == len(normalized) else names
 
 
-def read_published_rows(task: Task, source: str, split: str) -> list[Row]:
+def read_published_rows(task: Task, source: str, split: str) -> list[Example]:
     """The published rows of a task; unusable ones are skipped, as in ``prepare``."""
     if split not in task.splits:
         raise ValueError(f"unknown --split {split!r} of {task.name}; choose from {', '.join(task.splits)}")
@@ -144,5 +147,5 @@ def read_prepared_task(folder) -> Task | None:
     """The task named by a folder's manifest, or None. Raises ValueError if the manifest is damaged."""
     manifest = read_manifest(folder)
     if manifest.get("task") == OWN:
-        return own_task(manifest["classes"], manifest["num_inputs"])
+        return own_task(manifest["classes"], manifest["num_inputs"], manifest.get("score_range"))
     return TASKS.get(manifest.get("task", ""))

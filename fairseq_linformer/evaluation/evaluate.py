@@ -14,7 +14,7 @@ from ..data.tasks import TASKS
 from ..files import open_atomic
 from . import scores
 from .classifier import Classifier
-from .encoded_rows import EncodedRow, normalize_names
+from .encoded_rows import EncodedExample, normalize_names
 from .predict import Throughput, predict
 
 STDOUT = "-"
@@ -23,7 +23,7 @@ WriteRow = Callable[[float | None, Sequence[float]], None]
 
 
 def evaluate(
-    classifier: Classifier, rows: Iterable[EncodedRow], predictions: str | None = None, **options: Any
+    classifier: Classifier, rows: Iterable[EncodedExample], predictions: str | None = None, **options: Any
 ) -> dict[str, Any]:
     """Predict every row, write the predictions and score them.
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..checkpoints.files import LABELS, find_companions, find_labels, get_cfg_section
 from ..checkpoints.models import build_model, open_checkpoint
+from ..data.columns import read_columns
 from ..data.manifest import read_manifest
-from ..data.task_sources import read_columns
 from ..data.tokenizer import Tokenizer, load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_tokenizer_files
 from ..data.truncation import TRUNCATIONS, truncate
@@ -20,7 +20,7 @@ from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary, read_dictionary, read_labels
 from ..models.shapes import EMBEDDINGS, PADDING_IDX, choose_head, max_positions
 from .classifier import Classifier, Encoding
-from .encoded_rows import EncodedRow, build_target_lookup, check_split
+from .encoded_rows import EncodedExample, build_target_lookup, check_split
 
 
 class FairseqClassifier(Classifier):
@@ -120,7 +120,7 @@ class FairseqClassifier(Classifier):
 
 def read_prepared_rows(
     classifier: FairseqClassifier, folder, split: str, truncated: bool = True
-) -> tuple[int, Iterator[EncodedRow]]:
+) -> tuple[int, Iterator[EncodedExample]]:
     """The number of rows, and the rows, truncated to n or whole, of a folder written by ``prepare`` or fairseq's own
     scripts.
 
@@ -147,10 +147,10 @@ def read_prepared_rows(
         print(f"{prepared:,} of {len(labels):,} rows were truncated when they were prepared", file=sys.stderr)
     target_of, n = build_target_lookup(classifier), classifier.max_positions if truncated else None
 
-    def rows() -> Iterator[EncodedRow]:
+    def rows() -> Iterator[EncodedExample]:
         for i, label in enumerate(labels):
             (encoded,) = classifier.join_inputs([[dataset[i].numpy()] for dataset in inputs])
             ids, location = encoded["input_ids"], f"{folder} {split}:{i + 1}"
-            yield EncodedRow(location, {"input_ids": ids[:n]}, target_of(location, label), len(ids) - len(ids[:n]))
+            yield EncodedExample(location, {"input_ids": ids[:n]}, target_of(location, label), len(ids) - len(ids[:n]))
 
     return len(labels), rows()

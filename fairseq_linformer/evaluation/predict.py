@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..progress import progress_bar
 from .classifier import Classifier, Encoding
-from .encoded_rows import EncodedRow, split_rows
+from .encoded_rows import EncodedExample, split_rows
 
 SORTED_ROWS = 8192
 SORTED_TOKENS = 512 * SORTED_ROWS
@@ -30,7 +30,7 @@ NUM_SPECIAL = 2
 
 @dataclass
 class Throughput:
-    """Totals of the rows so far.
+    """Throughput of predictions: totals of the rows so far.
 
     Attributes:
         rows, tokens: number of rows, and of their tokens, without padding.
@@ -47,12 +47,12 @@ class Throughput:
 
 def predict(
     classifier: Classifier,
-    rows: Iterable[EncodedRow],
+    rows: Iterable[EncodedExample],
     throughput: Throughput,
     max_tokens: int = MAX_TOKENS,
     total: int | None = None,
     stride: int | None = None,
-) -> Iterator[tuple[EncodedRow, Tensor]]:
+) -> Iterator[tuple[EncodedExample, Tensor]]:
     """Yield each row with its logits (C,), in the order of ``rows``.
 
     Args:

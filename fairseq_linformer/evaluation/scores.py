@@ -29,7 +29,8 @@ calibration  whether predictions with probability 0.8 are correct 8 times out of
 def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 1) -> Scores:
     """Score class probabilities (N, C) against class indices ``targets`` (N,).
 
-    For two classes F1 is that of class ``positive``, otherwise the mean over classes. The interval of accuracy is
+    For two classes F1 is that of class ``positive``, otherwise the mean over classes that occur as labels or
+    predictions, as in scikit-learn. The interval of accuracy is
     Wilson's; those of F1 and Matthews' correlation are normal, with the standard error of the jackknife. Constant
     predictions have correlation 0, with the interval from -1 to 1.
     """
@@ -39,7 +40,8 @@ def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 
     num_correct = int(confusion.trace())
     wilson = stats.binomtest(num_correct, n).proportion_ci(CONFIDENCE, "wilson")
     scores = {"accuracy": _score(num_correct / n, wilson)}
-    labels = [positive] if len(classes) == 2 else classes
+    occurring = np.flatnonzero(confusion.sum(0) + confusion.sum(1))
+    labels = [positive] if len(classes) == 2 else occurring
     f1 = partial(metrics.f1_score, labels=labels, average="macro", zero_division=0)
     scores["f1"] = _jackknife(f1, confusion, lowest=0)
     is_constant = np.ptp(predictions) == 0
@@ -95,12 +97,11 @@ def _calibration(targets: np.ndarray, probabilities: np.ndarray) -> dict[str, An
     confidence, is_correct = probabilities.max(1), probabilities.argmax(1) == targets
     bin_of = np.minimum((confidence * BINS).astype(int), BINS - 1)
     sums, correct = (np.bincount(bin_of, weights, BINS) for weights in (confidence, is_correct))
-    likelihood = metrics.log_loss(targets, probabilities, labels=range(probabilities.shape[1]))
-    label = np.eye(probabilities.shape[1])[targets]
+    classes = range(probabilities.shape[1])
     return {
         "expected_error": float(np.abs(sums - correct).sum() / len(targets)),
-        "negative_log_likelihood": float(likelihood),
-        "brier": float(((probabilities - label) ** 2).sum(1).mean()),
+        "negative_log_likelihood": metrics.log_loss(targets, probabilities, labels=classes),
+        "brier": metrics.brier_score_loss(targets, probabilities, labels=classes, scale_by_half=False),
     }
 
 

@@ -30,6 +30,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from fairseq import checkpoint_utils, utils
+from fairseq.criterions import sentence_prediction
 from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
@@ -256,6 +257,15 @@ def stop_with_nan_as_worst(should_stop: Callable[..., bool], cfg: Any, metric: f
     if metric is not None and not math.isfinite(metric):
         metric = -math.inf if cfg.checkpoint.maximize_best_checkpoint_metric else math.inf
     return should_stop(cfg, metric)
+
+
+@_replaces(sentence_prediction, "pearson_and_spearman")
+def correlate_rows(correlate: Callable[..., dict[str, float]], preds: Any, labels: Any) -> dict[str, float]:
+    """A validation batch of one row ends no training: fairseq logs the correlation of each batch, too, for which SciPy
+    needs two rows."""
+    if len(preds) > 1:
+        return correlate(preds, labels)
+    return dict.fromkeys(("pearson", "spearmanr", "corr"), math.nan)
 
 
 # Memory and precision

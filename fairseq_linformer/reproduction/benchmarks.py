@@ -1,4 +1,4 @@
-"""Benchmarks as results, and rows of times. A measurement is resumed by RUNS/SCALE/EXPERIMENT/PART.json."""
+"""Benchmarks as results, tables and rows of times. A measurement is resumed by RUNS/SCALE/EXPERIMENT/PART.json."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,8 @@ import torch
 from ..benchmark.measure import Setup, measure_once
 from ..benchmark.rows import Row, ratio
 from ..benchmark.timing import choose_clock
-from .result import Inputs, Result, Rows, environment
+from .page import Table
+from .result import Inputs, Result, Rows, environment, in_words
 
 SMOKE = Setup(layers=1, embed_dim=64, rounds=2, warm_up=0)
 CPU = Setup(layers=2)
@@ -45,3 +46,23 @@ def ratio_rows(
         if model != baseline and {model, baseline} <= seconds.keys():
             times = ratio(seconds[baseline], seconds[model])
             yield Row(metric="time_ratio", model=model, baseline=baseline, **where, **times)
+
+
+RATIOS = {"time_ratio": "times as fast as", "speed_ratio": "times as fast as", "bytes_share": "bytes over those of"}
+"""What the rows of a model over a baseline say, by metric."""
+
+
+def tabulate(title: str, rows: Iterable[Row]) -> Table:
+    """A table with a line per model and size, and a column per quantity."""
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        size = row.phase or "", row.model, f"{row.n:,}", str(row.k or ""), str(row.local_window or "")
+        if row.metric in RATIOS:
+            lines.setdefault(size, {})[f"{RATIOS[row.metric]} {row.baseline}"] = in_words(row)
+        elif row.baseline is None:
+            lines.setdefault(size, {})[row.part or row.unit] = in_words(row, 4)
+    quantities = list(dict.fromkeys(name for line in lines.values() for name in line))
+    cells = [[*size, *(line.get(name, "") for name in quantities)] for size, line in lines.items()]
+    head = ["phase", "model", "n", "k", "W", *quantities]
+    used = [i for i in range(len(head)) if any(line[i] for line in cells)]
+    return Table(title, [head[i] for i in used], [[line[i] for i in used] for line in cells])

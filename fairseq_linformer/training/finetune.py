@@ -28,7 +28,7 @@ from . import local, slurm
 from .data import copy_companions, describe_data, find_tokenizer, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
 from .job import TrainingJob, compose_config, quote
-from .recipe import Recipe, run_names
+from .recipe import SCORED, Recipe, run_names
 from .run_folder import CHECKPOINTS, CONFIG, check_run_folder, read_config, training_provenance
 
 FINETUNING_YAML = CONFIGS / "finetune" / "base.yaml"
@@ -149,8 +149,9 @@ def build_overrides(
 ) -> list[str]:
     """Overrides of ``FINETUNING_YAML`` for ``data``, the folder of a task with that many training rows."""
     updates = math.ceil(rows / recipe.batch_size) * recipe.epochs
+    name = SCORED if task.name == OWN else task.name
     return [
-        f"task.num_classes={len(task.classes)}" if task.name == OWN else f"+task={task.name}",
+        f"task.num_classes={len(task.classes)}" if task.name == OWN and task.classes else f"+task={name}",
         f"common.seed={recipe.seed}",
         f"task.data={quote(str(Path(data).absolute()))}",
         f"task.max_positions={checkpoint.max_positions}",

@@ -22,6 +22,8 @@ from .initial_checkpoint import read_width
 LR, BATCH_SIZE, EPOCHS, SEED = 1e-5, 32, 10, 1
 GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
 """RoBERTa's learning rates for GLUE, and its number of seeds."""
+SCORED = "sts-b"
+"""The task whose criterion and metric are those of a user's own scores."""
 LR_FACTORS = ((768, 1), (256, 10), (0, 50))
 """Least width of a model, and the factor of its learning rate."""
 

@@ -44,8 +44,8 @@ CASES: list[Case] = [
         --source /dev/zero -> /dev/zero
         --source hub: -> 'hub:' must name
         --source text.txt -> valid is empty.*raise --valid-share
-        --source bad/latin1.txt -> latin1.txt, line 1 is not UTF-8
-        --source bad/deep.jsonl -> deep.jsonl, line 1 is not JSON
+        --source bad/latin1.txt -> latin1.txt:1: not UTF-8
+        --source bad/deep.jsonl -> deep.jsonl is not JSON
         --source bad/rows.jsonl -> rows.jsonl, row 1 has no column text; choose from sentence, label
         """,
     ),
@@ -81,6 +81,8 @@ CASES: list[Case] = [
         --train bad/no-columns.tsv --text-column sentence --label-column label -> no column sentence; choose from x
         --train bad/wrong.tsv --text-column sentence --label-column label -> wrong.tsv .*two labels.*bird
         --train rows.tsv --text-column sentence --label-column sentence -> another, got sentence, sentence
+        --train rows.tsv --text-column sentence label -> takes one column; repeat it: --text-column label
+        --train rows.tsv --text-column sentence --label-column label --regression -> label of rows.tsv must be numbers
         """,
     ),
     *section(
@@ -124,6 +126,7 @@ CASES: list[Case] = [
         bad/folder mlm/model.pt -> bad/folder must be a folder that `prepare` wrote, or have .* train.tsv, train.csv
         bad/empty.csv mlm/model.pt -> empty.csv has no rows
         rows.tsv mlm/model.pt -> rows.tsv has only 2 rows.*--valid
+        rows.tsv mlm/model.pt --text-column sentence label -> takes one column; repeat it: --text-column label
         rows.tsv mlm/model.pt --text-column review -> no column review; choose from sentence, label
         rows.tsv mlm/model.pt --source glue -> --source needs a task, got rows.tsv
         data mlm/model.pt --valid rows.tsv -> --valid.* need a file of yours, got data
@@ -160,6 +163,7 @@ CASES: list[Case] = [
         --seed 3 -> --seed.*--perplexity
         --stride 99 -> --stride must be between 1 and n - 2 \\(14\\), got 99
         --max-positions 8 -> --max-positions.*transformers
+        --text-column sentence label -> --text-column takes one column; repeat it: --text-column label
         --text-column nothing -> no column nothing; choose from sentence, label
         --text-column sentence --text-column sentence -> --text-column.*sentence, sentence
         """,
@@ -173,7 +177,7 @@ CASES: list[Case] = [
         bad/empty.txt -> empty.txt
         bad/wrong.tsv -> wrong.tsv:2.*bird
         bad/ragged.tsv -> ragged.tsv:2
-        bad/list.jsonl -> list.jsonl:1
+        bad/list.jsonl -> list.jsonl must be an array of objects
         bad/half-idx -> half-idx/input0/valid
         data --split test -> unknown --split 'test' of data/input0; choose from train, valid
         data --truncation head -> --truncation .*data

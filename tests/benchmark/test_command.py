@@ -26,8 +26,8 @@ def test_inference(run, tmp_path):
     models = "linformer transformer-sdpa bigbird"
     printed = run(f"inference --models {models} --lengths 32 64 --local-window 0 4 --max-tokens 64 {SMALL} --out OUT")
     lines = [line.split(" | ") for line in printed.splitlines() if line.startswith("| ")]
-    heads = ["| model", "n", "k", "W", "microseconds per token", "times as fast as transformer-sdpa", "bytes |"]
-    assert lines[0] == heads
+    heads = ["| model", "n", "k", "W", "microseconds per token", "times as fast as transformer-sdpa", "bytes"]
+    assert lines[0] == [*heads, "bytes over those of transformer-sdpa |"]
     assert [line[:4] for line in lines[2:5]] == [
         ["| linformer", "32", "8", ""],
         ["| linformer", "32", "8", "4"],
@@ -41,7 +41,10 @@ def test_inference(run, tmp_path):
 @pytest.mark.slow
 def test_training(run):
     printed = run(f"training --models ours roberta --lengths 8 --max-positions 32 --max-tokens 16 {SMALL}")
-    assert "tokens per second | times as fast as roberta | bytes |" in printed and "| ours | 8 | 8 |" in printed
+    assert (
+        "| phase | model | n | k | tokens per second | times as fast as roberta | bytes | bytes over those" in printed
+    )
+    assert "| finetuning | ours | 8 | 8 |" in printed and "| finetuning | roberta | 8 |  |" in printed
 
 
 @pytest.mark.slow

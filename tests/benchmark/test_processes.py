@@ -59,7 +59,7 @@ def test_processes_of_both_plugins():
 
 @pytest.mark.nightly
 def test_finetuning_processes(pieces):
-    rows = Rows(processes([Case("ours", 16, 4)], 2, SETUP, updates=2, data=str(pieces), classes=2))
+    rows = Rows(processes([Case("ours", 16, 4)], 2, SETUP, updates=2, data=str(pieces)))
     assert rows.find("tokens_per_second", model="ours", n=16).value > 0
 
 

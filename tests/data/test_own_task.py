@@ -9,7 +9,9 @@ from datasets import Dataset
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.data.task_sources import open_own, read_task_rows
+from fairseq_linformer.data.own_files import are_scores, open_own
+from fairseq_linformer.data.task_sources import read_task_rows
+from fairseq_linformer.evaluation.encoded_rows import read_prepared_task
 
 from . import task_files as files
 from .command_errors import error_of
@@ -112,3 +114,80 @@ def test_labels_of_held_out_rows_are_classes(tmp_path):
                 break
     assert task.class_names == ["bad", "good", "rare", "so so"]
     assert "rare" in [row.label for row in read_task_rows(task, source, "valid")]
+
+
+def write_labels(path, labels):
+    path.write_text("a,b,rating\n" + "".join(f"first {i},second {i},{label}\n" for i, label in enumerate(labels)))
+    return path
+
+
+def open_labels(path, labels, **options):
+    task, source = open_own(write_labels(path, labels), path, ["a", "b"], "rating", **options)
+    return task, [task.target(row.label) for row in read_task_rows(task, source, "train")]
+
+
+@pytest.mark.parametrize(
+    "labels, options, expected",
+    [
+        ([1 + i / 100 for i in range(300)], {}, [i / 299 for i in range(300)]),
+        ([0, 5, 2, 1], {"regression": True}, [0, 1, 0.4, 0.2]),
+        (["-1", "1e1", "4.5"], {}, [0, 1, 0.5]),
+    ],
+)
+def test_scores_are_scaled_to_0_to_1(labels, options, expected, tmp_path, capsys):
+    task, targets = open_labels(tmp_path / "a.csv", labels, **options)
+    assert targets == pytest.approx(expected) and not task.classes and task.metrics == ("pearson", "spearman")
+    assert f"scores from {float(min(map(float, labels))):g} to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "labels, options, classes, targets",
+    [
+        ([0, 5, 2, 5], {}, ["0", "2", "5"], [0, 2, 1, 2]),
+        (["1.5", "0.5", "1.5"], {"regression": False}, ["0.5", "1.5"], [1, 0, 1]),
+        (["1.0", "0.0", "1"], {}, ["0.0", "1"], [1, 0, 1]),  # what pandas makes of a gap, and an integer
+        (["true", "1", "False"], {}, ["1", "False"], [0, 0, 1]),
+        (["007", "7", "7.0"], {}, ["007", "7"], [0, 1, 1]),  # a code is no number
+        (["1.5", "x", "1.5"], {}, ["1.5", "x"], [0, 1, 0]),
+    ],
+)
+def test_equal_numbers_are_one_class(labels, options, classes, targets, tmp_path, capsys):
+    task, found = open_labels(tmp_path / "a.csv", labels, **options)
+    assert task.class_names == classes and found == targets
+    numbers = all(label.replace(".", "").isdigit() for label in map(str, labels))
+    assert ("--regression for scores" in capsys.readouterr().err) == (numbers and len(classes) > 2)
+
+
+@pytest.mark.parametrize(
+    "labels, options, message",
+    [
+        (range(21), {}, "rating of .*a.csv has 21 different numbers: classes or a score. pass --no-regression or"),
+        ([*(i / 7 for i in range(30)), "n/a"], {}, "has 30 different numbers, and 'n/a': classes or a score"),
+        ([1, 2, "x"], {"regression": True}, "rating of .*a.csv must be numbers for --regression, got 'x'"),
+        ([1, 2, "inf"], {"regression": True}, "must be numbers for --regression, got 'inf'"),
+        ([1, 1], {"regression": True}, "a.csv must have at least two different scores, got 1"),
+    ],
+)
+def test_uncertain_scores_are_rejected(labels, options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        open_labels(tmp_path / "a.csv", labels, **options)
+
+
+def test_many_numbers_can_be_classes_or_scores():
+    numbers = [*map(str, range(100))]
+    assert are_scores(numbers, True, "x") and not are_scores(numbers, False, "x")
+    assert not are_scores(numbers[:20], None, "x")
+
+
+def test_prepared_scores(gpt2, tmp_path):
+    """``evaluate`` and ``finetune`` read the range in the manifest; validation may have scores outside it."""
+    paths = [write_labels(tmp_path / f"{name}.csv", labels) for name, labels in (("t", [1, 3, 2.5]), ("v", [5, 0]))]
+    main(["prepare", "own", *map(str, [tmp_path / "out", *words(*paths, "ab", "rating"), "--tokenizer", gpt2])])
+    assert (tmp_path / "out/label/train.label").read_text() == "0\n1\n0.75\n"
+    assert (tmp_path / "out/label/valid.label").read_text() == "2\n-0.5\n"
+    task = read_prepared_task(tmp_path / "out")
+    assert task.score_range == (1, 3) and task.num_inputs == 2 and task.target("2") == 0.5
+    bad = write_labels(tmp_path / "bad.csv", [1, "x"])
+    task, source = open_own(paths[0], bad, ["a"], "rating")
+    with pytest.raises(ValueError, match="bad.csv:3: unknown label 'x'; the training file has numbers"):
+        read_task_rows(task, source, "valid")

@@ -1,15 +1,38 @@
-"""Rows of TSV, CSV, JSON lines and parquet."""
+"""Rows of TSV, CSV, JSON and parquet, and that every command reads the same ones."""
 
+import bz2
+import gzip
+import json
+import lzma
+from decimal import Decimal
+
+import pyarrow
+import pyarrow.parquet
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
-from fairseq_linformer.data.tables import Row, build_row, read_table
+from fairseq_linformer.data.documents import read_documents
+from fairseq_linformer.data.own_files import open_own
+from fairseq_linformer.data.sources import locate_source, parse_source
+from fairseq_linformer.data.tables import Example, build_example, open_table
+from fairseq_linformer.evaluation.example_files import read_examples
 
-ROWS = [Row("2", ('say "a", b',), "yes"), Row("3", ("c",), "1")]
+ROWS = [Example("2", ('say "a", b',), "yes"), Example("3", ("c",), "1")]
 
 
-def read(path, columns=None):
-    return [build_row(str(number), record, ["text"], "label") for number, record in read_table(path, columns)]
+def read(path, header=None):
+    _, records = open_table(path, header=header)
+    return [build_example(str(number), record, ["text"], "label") for number, record in records(["text", "label"])]
+
+
+def read_by_each_command(path):
+    """Texts and labels as ``prepare pretraining`` (which has no labels), ``finetune`` and ``evaluate`` read them."""
+    documents = list(read_documents(locate_source(parse_source(str(path)))))
+    _, source = open_own(path, valid=path)
+    finetuned = [(each.texts[0], each.label) for each in source.read_rows("train")]
+    evaluated = [(each.texts[0], each.label) for each in read_examples(str(path), None)]
+    assert documents == [text for text, _ in finetuned] and finetuned == evaluated
+    return evaluated
 
 
 @pytest.mark.parametrize(
@@ -32,15 +55,78 @@ def test_parquet_has_names_of_classes(tmp_path):
     data = Dataset.from_dict({"text": ["a", None, "b"], "label": [1, 0, -1]}, features=features)
     data.to_parquet(tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == [
-        Row("1", ("a",), "yes"),
-        Row("2", problem="no text in text"),
-        Row("3", problem="no label in label"),
+        Example("1", ("a",), "yes"),
+        Example("2", problem="no text in text"),
+        Example("3", problem="no label in label"),
     ]
+
+
+RECORDS = [{"text": f"text {i}", "label": "yn"[i % 2], "other": {"a": i}} for i in range(3)]
+READ = [("text 0", "y"), ("text 1", "n"), ("text 2", "y")]
+
+
+def zstd(content):
+    return pyarrow.compress(content, "zstd", asbytes=True)
+
+
+@pytest.mark.parametrize("suffix, compress", [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress)])
+@pytest.mark.parametrize("start", ["", "\ufeff", "\n \n"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_arrays_of_json(indent, start, suffix, compress, tmp_path):
+    """What pandas' ``to_json(orient="records")`` and most labeling tools write."""
+    path = tmp_path / f"rows.json{suffix}"
+    path.write_bytes(compress((start + json.dumps(RECORDS, indent=indent)).encode()))
+    assert read_by_each_command(path) == READ
+
+
+@pytest.mark.parametrize("suffix, compress", [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstd)])
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.tsv"])
+def test_compressed_tables(name, suffix, compress, tmp_path):
+    sign = {"rows.csv": ",", "rows.tsv": "\t"}.get(name)
+    lines = [sign.join(("text", "label")), *map(sign.join, READ)] if sign else map(json.dumps, RECORDS)
+    path = tmp_path / f"{name}{suffix}"
+    path.write_bytes(compress("".join(line + "\n" for line in lines).encode()))
+    assert list(read_examples(str(path), None)) == [
+        Example(f"{path}:{i + (2 if sign else 1)}", (text,), label) for i, (text, label) in enumerate(READ)
+    ]
+    _, source = open_own(path, valid=path)
+    assert [(each.texts[0], each.label) for each in source.read_rows("valid")] == READ
+
+
+OTHER = {
+    "map": pyarrow.array([[("a", 1)]] * 3, pyarrow.map_(pyarrow.string(), pyarrow.int64())),
+    "struct": pyarrow.array([{"a": {"b": 1}}] * 3),
+    "decimal": pyarrow.array([Decimal("1.50")] * 3),
+    "dictionary": pyarrow.array(["a", "b", "a"]).dictionary_encode(),
+    "list": pyarrow.array([[[1.5]], [], None]),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER)
+def test_other_columns_of_parquet_are_not_read(kind, tmp_path):
+    columns = {name: [record[name] for record in RECORDS] for name in ("text", "label")}
+    pyarrow.parquet.write_table(pyarrow.table({"other": OTHER[kind], **columns}), tmp_path / "rows.parquet")
+    assert read_by_each_command(tmp_path / "rows.parquet") == READ
+
+
+@pytest.mark.parametrize(
+    "label, expected",
+    [
+        (pyarrow.array(["y", "n", "y"]).dictionary_encode(), ["y", "n", "y"]),
+        (pyarrow.array([Decimal("4.50"), Decimal("1.00"), Decimal("0.00")]), ["4.50", "1.00", "0.00"]),
+        (pyarrow.array([True, False, True]), ["True", "False", "True"]),
+        (pyarrow.array([1, 2, 3], pyarrow.uint8()).dictionary_encode(), ["1", "2", "3"]),
+    ],
+)
+def test_labels_of_parquet(label, expected, tmp_path):
+    text = pyarrow.array(["a", "b", "c"]).dictionary_encode()
+    pyarrow.parquet.write_table(pyarrow.table({"text": text, "label": label}), tmp_path / "rows.parquet")
+    assert [row.label for row in read(tmp_path / "rows.parquet")] == expected
 
 
 def test_files_without_a_header(tmp_path):
     (tmp_path / "a.tsv").write_text("x\tyes\ta\n")
-    assert read(tmp_path / "a.tsv", ["source", "label", "text"]) == [Row("1", ("a",), "yes")]
+    assert read(tmp_path / "a.tsv", ["source", "label", "text"]) == [Example("1", ("a",), "yes")]
 
 
 @pytest.mark.parametrize(
@@ -51,14 +137,15 @@ def test_files_without_a_header(tmp_path):
         (b"a\t\xe4", "no label in label"),
         (b" \xe2\x80\x83 \t1", "no text in text"),
         (b"a\t ", "no label in label"),
-        (b"a \r b\t1", Row("2", ("a   b",), "1")),
-        (b'"a quote\t1', Row("2", ('"a quote',), "1")),
-        (b"x" * 3_000_000 + b"\t1", Row("2", ("x" * 3_000_000,), "1")),
+        (b"a \r b\t1", Example("3", ("a   b",), "1")),
+        (b'"a quote\t1', Example("3", ('"a quote',), "1")),
+        (b"x" * 3_000_000 + b"\t1", Example("3", ("x" * 3_000_000,), "1")),
     ],
 )
 def test_lines_of_tsv(line, expected, tmp_path):
-    (tmp_path / "a.tsv").write_bytes(b"text\tlabel\n" + line + b"\n")
-    assert read(tmp_path / "a.tsv") == [Row("2", problem=expected) if isinstance(expected, str) else expected]
+    (tmp_path / "a.tsv").write_bytes(b"text\tlabel\na\t1\n" + line + b"\n")
+    _, row = read(tmp_path / "a.tsv")
+    assert row == (Example("3", problem=expected) if isinstance(expected, str) else expected)
 
 
 def test_long_and_broken_fields_of_csv(tmp_path):
@@ -69,14 +156,14 @@ def test_long_and_broken_fields_of_csv(tmp_path):
 def test_blank_lines_are_skipped(tmp_path):
     (tmp_path / "a.tsv").write_text("text\tlabel\n\na\t1\n\n")
     (tmp_path / "a.jsonl").write_text('\n{"text": "a", "label": 1}\n\n')
-    rows = [Row("3", ("a",), "1")], [Row("2", ("a",), "1")]
+    rows = [Example("3", ("a",), "1")], [Example("2", ("a",), "1")]
     assert (read(tmp_path / "a.tsv"), read(tmp_path / "a.jsonl")) == rows
 
 
 @pytest.mark.parametrize("value", ["NaN", "null", "[0]", '{"v": 0}', '" "'])
 def test_values_of_json_that_are_no_label(value, tmp_path):
     (tmp_path / "a.jsonl").write_text(f'{{"text": "a", "label": {value}}}\n')
-    assert read(tmp_path / "a.jsonl") == [Row("1", problem="no label in label")]
+    assert read(tmp_path / "a.jsonl") == [Example("1", problem="no label in label")]
 
 
 @pytest.mark.parametrize("value", ["null", "3", '""', '" \\n"', '"\\ud800"'])
@@ -90,9 +177,10 @@ def test_values_of_json_that_are_no_text(value, tmp_path):
     "name, content, message",
     [
         ("a.csv", b'text,label\na,1\n"b,0\nc,1\n', "a.csv, row from line 3 is not CSV: unexpected end of data"),
-        ("a.zip", b"PK", "a.zip must end in one of .tsv.*; archives must be unpacked"),
+        ("a.zip", b"PK", "a.zip must end in one of .tsv.*, which may be followed by .gz.*; archives must be unpacked"),
         ("a.tsv", b"text\ttext\n", "a.tsv has a duplicate column"),
-        ("a.parquet", b"", "a.parquet is not a parquet file"),
+        ("a.tsv", b"text\tlabel\na\n", "a.tsv:2: 1 columns instead of 2"),
+        ("a.parquet", b"", "a.parquet is truncated or damaged: "),
     ],
 )
 def test_rejected_files(name, content, message, tmp_path):

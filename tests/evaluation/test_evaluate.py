@@ -13,7 +13,7 @@ import torch
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.evaluation import evaluate as evaluate_module
-from fairseq_linformer.evaluation.encoded_rows import EncodedRow
+from fairseq_linformer.evaluation.encoded_rows import EncodedExample
 from fairseq_linformer.models import LinformerRobertaModel
 
 from .. import fairseq_commands
@@ -110,7 +110,7 @@ def test_labeled_rows_need_little_memory(classes, monkeypatch):
 
     def predict(*_):
         for i in range(rows):
-            yield EncodedRow(f"rows:{i}", None, i % 2), torch.full((max(classes, 1),), float(i))
+            yield EncodedExample(f"rows:{i}", None, i % 2), torch.full((max(classes, 1),), float(i))
             if i + 1 in (rows // 4, rows):
                 held[i + 1] = tracemalloc.get_traced_memory()[0]
 

@@ -100,6 +100,33 @@ def test_scores_are_not_classes():
         build_target_lookup(SimpleNamespace(names=[], is_score=True), TASKS["sst-2"])
 
 
+@pytest.mark.parametrize(
+    "names, task, labels, expected",
+    [
+        (["0", "1"], None, ["0", "1.0", "0.00", "true", "False", "1e0"], [0, 1, 0, 1, 0, 1]),
+        (["1", "0"], None, ["0.0", "TRUE"], [1, 0]),
+        (["0.0", "1.0"], None, ["0", "1", "false", "True"], [0, 1, 0, 1]),
+        (["LABEL_0", "LABEL_1"], None, ["0.0", "LABEL_1", "true"], [0, 1, 1]),
+        (["False", "True"], None, ["1", "0.0", "true"], [1, 0, 1]),
+        (["negative", "positive"], None, ["1.0", "negative", "False", "pos"], [1, 0, 0, 1]),
+        (["POSITIVE", "NEGATIVE"], "sst-2", ["1.0", "true", "negative"], [0, 0, 1]),
+        (["1", "0"], "sst-2", ["1.0", "negative", "false"], [0, 1, 1]),
+        (["1", "1.0"], None, ["1.0", "1"], [1, 0]),  # a checkpoint of an earlier version
+    ],
+)
+def test_equal_numbers_are_equal_labels(names, task, labels, expected):
+    """pandas writes 0.0 and 1.0 for 0 and 1 in a column with a gap; False and True may come from a database."""
+    target_of = build_target_lookup(SimpleNamespace(names=names, is_score=False), TASKS.get(task))
+    assert [target_of("row", label) for label in labels] == expected
+
+
+@pytest.mark.parametrize("label", ["2", "00", "1.5", "yes", "", "nan", "0x1"])
+def test_other_labels_are_unknown(label):
+    target_of = build_target_lookup(SimpleNamespace(names=["0", "1"], is_score=False))
+    with pytest.raises(ValueError, match=f"row: unknown label '{label}'; the model's classes are 0, 1"):
+        target_of("row", label)
+
+
 @pytest.mark.parametrize("names", ["a 1\nb 1\n", "1 1\n2 1\n"])
 def test_numbers_are_not_taken_for_indices_of_classes(names, evaluate, finetuned, tmp_path):
     (tmp_path / "labels.txt").write_text(names)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.data.tables import Row
+from fairseq_linformer.data.tables import Example
 from fairseq_linformer.evaluation import encoded_rows, predict
-from fairseq_linformer.evaluation.encoded_rows import EncodedRow
+from fairseq_linformer.evaluation.encoded_rows import EncodedExample
 from fairseq_linformer.evaluation.fairseq_classifier import FairseqClassifier
 
 
@@ -36,7 +36,7 @@ class Characters:
 
 
 def rows(lengths):
-    return [EncodedRow(f"data:{i}", {"input_ids": [i + 1] * length}) for i, length in enumerate(lengths)]
+    return [EncodedExample(f"data:{i}", {"input_ids": [i + 1] * length}) for i, length in enumerate(lengths)]
 
 
 @pytest.mark.parametrize("window", [3, 100])
@@ -74,14 +74,16 @@ def test_long_texts_are_tokenized_a_few_at_a_time(monkeypatch):
     monkeypatch.setattr(encoded_rows, "_CHUNK_CHARACTERS", 8)
     tokenizer = Characters()
     tokenizer.max_positions = 100
-    examples = [Row(f"data:{i}", text) for i, text in enumerate([("ab", "c"), ("d",), ("efgh",), ("i" * 30,), ("j",)])]
-    found = list(encoded_rows.encode_rows(tokenizer, examples))
+    examples = [
+        Example(f"data:{i}", text) for i, text in enumerate([("ab", "c"), ("d",), ("efgh",), ("i" * 30,), ("j",)])
+    ]
+    found = list(encoded_rows.encode_examples(tokenizer, examples))
     assert [row.location for row in found] == [f"data:{i}" for i in range(5)] and tokenizer.batches == [3, 1, 1]
 
 
 def test_dropped_tokens_are_counted():
-    examples = [Row(f"data:{i}", (text,)) for i, text in enumerate(("ab", "abcd", "abcdefg"))]
-    found = list(encoded_rows.encode_rows(Characters(), examples))
+    examples = [Example(f"data:{i}", (text,)) for i, text in enumerate(("ab", "abcd", "abcdefg"))]
+    found = list(encoded_rows.encode_examples(Characters(), examples))
     assert [(len(row.encoded["input_ids"]), row.dropped) for row in found] == [(4, 0), (6, 0), (6, 3)]
     throughput = predict.Throughput()
     list(predict.predict(SumModel(6), found, throughput))
@@ -89,7 +91,7 @@ def test_dropped_tokens_are_counted():
 
 
 def test_nan_logits_are_located():
-    bad = [EncodedRow("data:1", {"input_ids": [1]}), EncodedRow("data:2", {"input_ids": [float("nan")]})]
+    bad = [EncodedExample("data:1", {"input_ids": [1]}), EncodedExample("data:2", {"input_ids": [float("nan")]})]
     with pytest.raises(ValueError, match=r"data:2.*\[nan\]"):
         list(predict.predict(SumModel(), bad, predict.Throughput()))
 
@@ -100,8 +102,8 @@ def test_spans_cover_the_document(length, starts):
 
 
 def test_logits_of_documents_are_means_over_spans_in_small_batches():
-    examples = [Row(f"data:{i}", (text,)) for i, text in enumerate(("abcdefghi", "ab", "aaaaac"))]
-    documents, model = list(encoded_rows.encode_rows(Characters(), examples, truncated=False)), SumModel(6)
+    examples = [Example(f"data:{i}", (text,)) for i, text in enumerate(("abcdefghi", "ab", "aaaaac"))]
+    documents, model = list(encoded_rows.encode_examples(Characters(), examples, truncated=False)), SumModel(6)
     found = predict.predict(model, documents, predict.Throughput(), max_tokens=12, stride=2)
     for row, logits in found:
         text = "".join(map(chr, row.encoded["input_ids"][1:-1]))
@@ -112,7 +114,7 @@ def test_logits_of_documents_are_means_over_spans_in_small_batches():
 
 def test_pairs_have_no_spans():
     with pytest.raises(ValueError, match="--stride needs one text per row"):
-        next(encoded_rows.encode_rows(Characters(), [Row("data:1", ("a", "b"))], truncated=False))
+        next(encoded_rows.encode_examples(Characters(), [Example("data:1", ("a", "b"))], truncated=False))
 
 
 def test_command_with_stride(classifier, pieces, tmp_path, capsys):

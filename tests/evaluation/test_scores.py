@@ -90,10 +90,24 @@ def test_scores_have_no_warning_of_chance():
     assert warn_of_chance(score_regression([1, 2, 3], [2, 2, 2])) == []
 
 
-def test_unused_class_has_f1_0():
-    result = score_classes([0, 0], np.eye(3)[[0, 0]])["scores"]
-    assert result["matthews"] == {"value": 0, "interval": [-1, 1]}
-    assert result["f1"]["value"] == pytest.approx(1 / 3)
+@pytest.mark.parametrize(
+    "targets, guesses, expected",
+    [
+        ([0, 1, 1, 0], [0, 1, 0, 0], (2 / 3 + 4 / 5) / 2),  # classes 2 and 3 are neither labels nor predictions
+        ([0, 1, 1, 0], [0, 1, 2, 0], (1 + 2 / 3 + 0) / 3),  # class 2 is predicted
+        ([0, 3, 3, 0], [0, 0, 0, 0], (2 / 3 + 0) / 2),  # class 3 is not predicted
+        ([2, 2], [2, 2], 1),
+    ],
+)
+def test_macro_f1_is_over_classes_that_occur(targets, guesses, expected):
+    """As in scikit-learn."""
+    result = score_classes(targets, np.eye(4)[guesses])["scores"]["f1"]
+    assert result["value"] == pytest.approx(expected)
+    assert result["value"] == pytest.approx(metrics.f1_score(targets, guesses, average="macro", zero_division=0))
+
+
+def test_constant_predictions_have_no_matthews_correlation():
+    assert score_classes([0, 1], np.eye(3)[[0, 0]])["scores"]["matthews"] == {"value": 0, "interval": [-1, 1]}
 
 
 def test_correlations_equal_scipys():
@@ -117,7 +131,7 @@ def test_constant_predictions_have_correlation_0():
 
 
 @pytest.mark.parametrize(
-    "names, title", [(["bad", "good"], "f1 of good 0.6667"), (["bad", "good", "best"], "macro f1 0.4889")]
+    "names, title", [(["bad", "good"], "f1 of good 0.6667"), (["bad", "good", "best"], "macro f1 0.7333")]
 )
 def test_report_has_all_scores(names, title):
     probabilities = np.pad(PROBABILITIES, ((0, 0), (0, len(names) - 2)))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from fairseq.data.indexed_dataset import MMapIndexedDataset
+from omegaconf import OmegaConf
+from scipy import stats
 
 from fairseq_linformer.cli import main
 
@@ -79,3 +81,45 @@ def test_a_file_without_options(masked_lm, tmp_path, monkeypatch, capsys):
     result = json.loads(Path(f"runs/finetune/{name}/result.json").read_text())
     assert result["recipe"]["lr"] == 5e-4 and result["splits"]["valid"]["rows"] == counts[1]
     assert "pets valid: accuracy" in output.out and "warning: always predicting" in output.out
+
+
+@pytest.mark.slow
+def test_scores(masked_lm, tmp_path, monkeypatch, capsys):
+    """300 different numbers are not 300 classes: the head has one output, and its correlation selects the epoch."""
+    monkeypatch.chdir(tmp_path)
+    texts = [f"{text} {word}" for text, _ in ROWS for word in ("cat", "dog", "mat", "the")]
+    texts = [(texts[i % len(texts)], texts[i // len(texts)]) for i in range(300)]
+    rows = [(a, b, round(5 * (a.count("cat") + i / 300) / (1 + len(a)), 4)) for i, (a, b) in enumerate(texts)]
+    lines = ["sentence1,sentence2,score", *(",".join(map(str, row)) for row in rows)]
+    Path("pairs.csv").write_text("\n".join(lines))
+    command = ["finetune", "pairs.csv", masked_lm / "checkpoint_last.pt", "--device", "cpu", *SHORT, "--name", "pairs"]
+    main([*map(str, command)])
+    output = capsys.readouterr()
+    low, high = min(row[2] for row in rows), max(row[2] for row in rows)
+    assert f"pairs.csv: scores from {low:g} to {high:g}, scaled to 0 to 1, in 300 rows" in output.err
+    assert "pairs valid: pearson" in output.out
+    result = json.loads(Path("runs/pairs/result.json").read_text())
+    scores = result["splits"]["valid"]["scores"]
+    assert result["task"] == "own" and set(scores) == {"pearson", "spearman"}
+    config = OmegaConf.load("runs/pairs/config.yaml")
+    assert config.task.num_classes == 1 and config.criterion.regression_target
+    assert config.checkpoint.best_checkpoint_metric == "pearson_and_spearman"
+    name = f"data/pairs-{masked_lm.name}"
+    main([*map(str, ["evaluate", "runs/pairs", name, "--device", "cpu", "--json", "a.json"])])
+    assert json.loads(Path("a.json").read_text())["scores"] == scores
+    words = ["evaluate", "runs/pairs", "pairs.csv", "--device", "cpu", "--json", "b.json", "--predictions", "p.jsonl"]
+    main(words)
+    predicted = [json.loads(line) for line in Path("p.jsonl").read_text().splitlines()]
+    assert [row["label"] for row in predicted] == [row[2] for row in rows]
+    found = json.loads(Path("b.json").read_text())["scores"]
+    for metric, function in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
+        expected = function([row[2] for row in rows], [row["prediction"] for row in predicted]).statistic
+        assert found[metric]["value"] == pytest.approx(expected, abs=1e-6)
+    main(["export", "runs/pairs", "hf"])
+    main(["evaluate", "hf", "pairs.csv", "--device", "cpu", "--json", "c.json"])  # with the columns of its training
+    exported = json.loads(Path("c.json").read_text())["scores"]
+    assert {name: score["value"] for name, score in exported.items()} == pytest.approx(
+        {name: score["value"] for name, score in found.items()}, abs=1e-4
+    )
+    with pytest.raises(SystemExit, match="was prepared from other files or columns"):
+        main([*map(str, [*command, "--no-regression", "--data", name])])

@@ -14,13 +14,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
-from ...benchmark.measure import inference, make_cases, training
-from ...benchmark.processes import processes
+from ...benchmark.comparisons import list_measurements
 from ...benchmark.rows import FAIRSEQ_MODELS
 from ...benchmark.timing import num_threads
-from ...data.tasks import TASKS
 from ...training.data import describe_data
-from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
+from ..benchmarks import CPU, GPU, SMOKE, run_benchmark, tabulate
 from ..finetuned import task_folder
 from ..page import Table
 from ..result import Inputs, Parts, Result, in_words, join
@@ -29,7 +27,7 @@ from ..verdict import Check, Verdict, decide
 TITLE = "Speed"
 SAYS = "less time and memory than the authors' code"
 THREADS = 2
-"""Of PyTorch, on a CPU."""
+"""Threads of PyTorch on a CPU."""
 _ALL: dict[str, tuple[str, ...]] = dict.fromkeys(("training", "training, peers", "process", "inference"), ())
 PARTS: Parts = {
     "smoke": {"training": ()},
@@ -38,9 +36,9 @@ PARTS: Parts = {
 }
 LENGTHS, FINETUNING_LENGTHS, INFERENCE_LENGTHS = (512, 1024, 2048, 4096), (32, 64, 128), (512, 4096, 16384)
 POSITIONS, K = 512, 256
-"""Of finetuned models, and of all."""
+"""n of finetuned models, and k of all."""
 TOKENS = {"cpu": (2048, 4096), "gpu": (32_768, 32_768)}
-"""Of a training step and of a forward pass: a large GPU computes fewer in less time than it takes to launch the
+"""Tokens of a training step and of a forward pass: a large GPU computes fewer in less time than it takes to launch the
 kernels."""
 PEERS = {"lucidrains": "linformer", "linformer-pytorch": "linformer_pytorch"}
 """Packages of PyPI, compared if they are installed."""
@@ -54,30 +52,27 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
         return run_benchmark(part, scale, "speed", timed, inputs, data)
 
 
-def measurements(part: str, scale: str, inputs: Inputs) -> Sequence[partial]:
+def measurements(part: str, scale: str, inputs: Inputs) -> list[partial]:
     if scale == "smoke":
-        models: tuple[str, ...] = ("linformer", "transformer-sdpa")
-        steps = partial(training, tokens=64, setup=SMOKE)
-        finetuning = partial(steps, cases=make_cases(models, 16, (8,)), positions=32)
-        return [partial(steps, cases=make_cases(models, 32, (16,))), finetuning]
+        models = "linformer", "transformer-sdpa"
+        pretraining = list_measurements("training", SMOKE, models, [32], [16], 64)
+        return [*pretraining, *list_measurements("training", SMOKE, models, [16], [8], 64, positions=32)]
     setup = GPU if scale == "gpu" else replace(CPU, layers=12)
     step_tokens, forward_tokens = TOKENS[scale]
     if part.startswith("training"):
         peers = tuple(name for name, package in PEERS.items() if importlib.util.find_spec(package))
-        models = ("ours", *peers) if part.endswith("peers") else FAIRSEQ_MODELS
-        steps = partial(training, tokens=step_tokens, setup=setup)
-        pretraining = [partial(steps, cases=make_cases(models, n, (K,))) for n in LENGTHS]
-        short = [make_cases(models, n, (K,), positions=POSITIONS) for n in FINETUNING_LENGTHS]
-        return [*pretraining, *(partial(steps, cases=cases, positions=POSITIONS) for cases in short)]
+        compared = ("ours", *peers) if part.endswith("peers") else FAIRSEQ_MODELS
+        steps = partial(list_measurements, "training", setup, compared, ks=[K], tokens=step_tokens)
+        return [*steps(lengths=LENGTHS), *steps(lengths=FINETUNING_LENGTHS, positions=POSITIONS)]
     if part == "inference":
-        passes = partial(inference, tokens=forward_tokens, setup=replace(setup, rounds=2))
-        return [partial(passes, cases=make_cases(FAIRSEQ_MODELS, n, (K,))) for n in INFERENCE_LENGTHS]
+        passes = replace(setup, rounds=2)
+        return list_measurements("inference", passes, FAIRSEQ_MODELS, INFERENCE_LENGTHS, [K], forward_tokens)
     whole = replace(setup, dtype="fp16" if scale == "gpu" else "fp32")
-    cases = make_cases(FAIRSEQ_MODELS, POSITIONS, (K,))
     if part == "process":
-        return [partial(processes, cases=cases, batch=1, setup=replace(whole, rounds=1))]
-    data, classes = str(task_folder("sst-2", POSITIONS, inputs)), len(TASKS["sst-2"].classes)
-    return [partial(processes, cases=cases, batch=32, setup=whole, data=data, classes=classes)]
+        whole = replace(whole, rounds=1)
+        return list_measurements("processes", whole, FAIRSEQ_MODELS, [POSITIONS], [K], POSITIONS)
+    data = str(task_folder("sst-2", POSITIONS, inputs))
+    return list_measurements("processes", whole, FAIRSEQ_MODELS, [POSITIONS], [K], 32 * POSITIONS, data=data)
 
 
 BOUNDS = {
@@ -114,15 +109,10 @@ def bound_checks(results: Sequence[Result], part: str) -> list[Check]:
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    """A row per number, the parts with a limit first."""
+    """A table per part, those with a limit first."""
     found = []
     for result in sorted(results, key=lambda result: result.part not in BOUNDS):
-        c, cells = result.configuration, []
-        for row in result.rows:
-            model = row.model if row.baseline is None else f"{row.model} over {row.baseline}"
-            quantity = row.part or row.metric.replace("_", " ")
-            unit = "" if quantity.endswith("per second") else row.unit
-            cells.append([row.phase or "", f"{row.n:,}", model, quantity, in_words(row, 4), unit])
+        c = result.configuration
         title = f"{result.part.capitalize()}, {c['layers']} layers, {c['device']}, {c['dtype']}, {c['threads']} threads"
-        found.append(Table(title, ["phase", "n", "model", "quantity", "median [extremes]", "unit"], cells))
+        found.append(tabulate(f"{title}: median [extremes of the rounds]", result.rows))
     return found

@@ -1,0 +1,29 @@
+"""What is measured: a measurement per length, with the models and sizes that apply."""
+
+import pytest
+
+from fairseq_linformer.benchmark.comparisons import list_measurements
+from fairseq_linformer.benchmark.measure import Setup
+from fairseq_linformer.benchmark.rows import Case
+
+SETUP = Setup(layers=1, embed_dim=64, vocabulary=100)
+MODELS = ("ours", "roberta")
+
+
+def test_models_of_a_length_take_turns():
+    found = list_measurements("training", SETUP, MODELS, [8, 16], [4, 8], 64, windows=[0, 2], positions=32)
+    assert [each.func.__name__ for each in found] == ["training", "training"]
+    assert [each.keywords["positions"] for each in found] == [32, 32]
+    sizes = [(4, 0), (4, 2), (8, 0), (8, 2)]
+    assert found[1].keywords["cases"] == [*(Case("ours", 16, *size) for size in sizes), Case("roberta", 16)]
+
+
+@pytest.mark.parametrize("n, batch", [(16, 4), (128, 1)])
+def test_a_process_has_at_least_one_sentence_per_batch(n, batch):
+    (found,) = list_measurements("processes", SETUP, MODELS, [n], [4], 64, data="task")
+    assert found.func.__name__ == "processes" and found.keywords["batch"] == batch and found.keywords["data"] == "task"
+
+
+def test_sizes_that_do_not_fit_are_rejected_before_anything_is_measured():
+    with pytest.raises(ValueError, match="local_window"):
+        list_measurements("inference", SETUP, MODELS, [8, 16], [4], 64, windows=[-1])
