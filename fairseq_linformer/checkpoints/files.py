@@ -11,20 +11,11 @@ from torch import Tensor
 
 from ..config import LinformerConfig
 from ..data.tokenizer_files import DICTIONARY, find_tokenizer_files
-from ..files import open_atomic, read_json
-from .transformers_loading import WEIGHTS
+from ..files import open_atomic
+from .identify import MODEL
 
-MODEL = "model.pt"
-"""File name of a checkpoint in a folder that ``convert`` wrote."""
 LABELS = f"label/{DICTIONARY}"
 """fairseq's dictionary of classes, in a folder of data and next to a finetuned checkpoint."""
-ONNX_GRAPH = "model.onnx"
-"""File name of the graph in a folder that ``export --onnx`` wrote."""
-BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
-"""File names of fairseq."""
-RESULT = "result.json"
-"""In the run folder of ``finetune``; it names the checkpoint that it scored."""
-
 Files = dict[str, bytes]
 """Contents of the dictionary, the tokenizer and the dictionary of labels, by path in the folder of a checkpoint."""
 
@@ -41,9 +32,6 @@ def read_checkpoint(path) -> dict[str, Any]:
     from ..models.fairseq_fixes import check_settings, load_weights_only
     from ..models.shapes import drop_old_buffers
 
-    if not os.path.isfile(path):
-        hint = "; `convert` makes one of a folder for transformers" if os.path.isdir(path) else ""
-        raise ValueError(f"{path} is not a file; expected a fairseq checkpoint{hint}")
     checkpoint = load_weights_only(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise ValueError(f"{path} has no 'model'; expected a fairseq checkpoint")
@@ -75,52 +63,6 @@ def training_seconds(path, start=None) -> float:
         for each in (path, start)
     )
     return float(until) - float(before)
-
-
-def is_fairseq_checkpoint(checkpoint) -> bool:
-    """Whether a command's CHECKPOINT is a fairseq file; otherwise it is a folder or hub name for ``transformers``."""
-    return Path(checkpoint).is_file() or Path(checkpoint).suffix == ".pt"
-
-
-def find_checkpoint(checkpoint: str) -> str:
-    """What a command's CHECKPOINT means: in a run folder the scored checkpoint, else the best, else the last; ``MODEL``
-    in a folder that ``convert`` wrote; a file, a hub name, or a folder of ``transformers`` or ONNX is unchanged."""
-    folder = Path(checkpoint)
-    found = [folder / part / name for part in ("checkpoints", "") for name in (BEST, LAST)] + [folder / MODEL]
-    if (folder / RESULT).is_file():
-        found = [folder / read_json(folder / RESULT)["checkpoint"]]
-    path = next((str(path) for path in found if path.is_file()), checkpoint)
-    if path.endswith(".pt") and not Path(path).is_file():
-        raise ValueError(f"{path} is not a file; expected a fairseq checkpoint")
-    if Path(path).name in (WEIGHTS, "config.json") and Path(path).is_file():
-        raise ValueError(f"{path} is a file of a model; pass its folder")
-    if path == checkpoint and folder.is_dir() and not (folder / "config.json").is_file():
-        runs, hint = sorted(path.parent for path in folder.glob(f"*/checkpoints/{LAST}")), ""
-        if runs:
-            hint = f"; choose one of its runs, such as {runs[0]}"
-        elif any(folder.glob(DICTIONARY)) or any(folder.glob(f"*/{DICTIONARY}")):
-            hint = "; it is prepared data"
-        raise ValueError(f"{checkpoint} has neither a checkpoint nor a model of transformers, with config.json{hint}")
-    return path
-
-
-def is_exported(checkpoint) -> bool:
-    """Whether a command's CHECKPOINT is a folder that ``export`` wrote, which may have been trained since."""
-    path = Path(checkpoint) / "config.json"
-    config = read_json(path) if path.is_file() else None
-    return isinstance(config, dict) and config.get("model_type") == "linformer"
-
-
-def is_onnx_folder(checkpoint) -> bool:
-    """Whether a command's CHECKPOINT is a folder that ``export --onnx`` wrote; those of the hub have weights too."""
-    folder = Path(checkpoint)
-    return (folder / ONNX_GRAPH).is_file() and not (folder / WEIGHTS).is_file()
-
-
-def reject_onnx_folder(checkpoint) -> None:
-    """Raise ValueError for a folder that ``export --onnx`` wrote, where weights are needed."""
-    if is_onnx_folder(checkpoint):
-        raise ValueError(f"{checkpoint} is an ONNX folder, which only runs; pass what it was exported from")
 
 
 def _with_cfg(checkpoint: dict[str, Any]) -> dict[str, Any]:

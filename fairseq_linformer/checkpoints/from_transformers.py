@@ -15,16 +15,17 @@ from .transformers_encoder import read_encoder
 from .transformers_loading import load_from_transformers
 
 
-def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
+def read_transformers(name: str, config: Any) -> tuple[dict[str, Any], Files]:
     """Read BERT, RoBERTa or an encoder with their layers as a checkpoint of fairseq, with ``dict.txt`` and tokenizer.
 
     Features are those of ``transformers``. If the layer norms have an epsilon other than fairseq's 1e-5, the
     architecture is ``roberta_eps`` instead of ``roberta``.
 
     Args:
-        name: folder with ``config.json``, safetensors and a fast tokenizer, or name of a model on the hub.
+        name: folder with safetensors and a fast tokenizer, or name of a model on the hub.
+        config: from ``load_config``.
     """
-    state, options, source = read_encoder(name)
+    state, options, origin = read_encoder(name, config)
     order, files = read_vocabulary(name, state[EMBEDDINGS].size(0))
     for key in (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS):
         state[key] = state[key][order]
@@ -39,7 +40,7 @@ def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
         "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": options["max_positions"]},
         "criterion": {"_name": "masked_lm", "tpu": False},
     }
-    return build_checkpoint(cfg, state, {"imported": source}), files
+    return build_checkpoint(cfg, state, {"imported": origin}), files
 
 
 def read_vocabulary(name: str, vocab_size: int) -> tuple[Tensor, Files]:

@@ -37,20 +37,17 @@ def add_parser(commands: Any) -> None:
 
 
 def _export(options: argparse.Namespace) -> str:
-    from ..checkpoints.files import find_checkpoint
-
-    checkpoint = find_checkpoint(options.checkpoint)
     values: dict[str, Any] = {name: getattr(options, name) for name in ("head", "labels", "dictionary")}
     values |= {"tokenizer": not options.no_tokenizer, "tokenizer_files": tokenizer_files(options)}
     if options.onnx:
-        from ..checkpoints.onnx_export import to_onnx
+        from ..checkpoints.export_onnx import export_onnx
 
         graph = {name: getattr(options, name) for name in ("int8", "max_positions", "pooling")}
-        to_onnx(checkpoint, options.out, **graph, **values)
+        export_onnx(options.checkpoint, options.out, **graph, **values)
         return f"{options.out} is written; {options.out / 'README.md'} shows how to run it"
     if options.int8 or options.max_positions is not None or options.pooling == "none":
         options.parser.error("--int8, --max-positions and --pooling none need --onnx")
-    from ..checkpoints.huggingface import to_huggingface
+    from ..checkpoints.export import export_checkpoint
 
-    to_huggingface(checkpoint, options.out, pooling=options.pooling, **values)
+    export_checkpoint(options.checkpoint, options.out, pooling=options.pooling, **values)
     return f"{options.out} is written; load it with trust_remote_code=True"

@@ -93,15 +93,15 @@ def _finetune(options: argparse.Namespace) -> str:
     check_task_or_file(options.task)  # before PyTorch is imported, which takes seconds
     import torch
 
-    from ..checkpoints.files import find_checkpoint, reject_onnx_folder
+    from ..checkpoints.identify import Kind, identify
     from ..training import recipe
     from ..training.finetune import FinetuningJob, default_name, finetune, submit
     from ..training.initial_checkpoint import read_width
 
-    checkpoint = find_checkpoint(options.checkpoint)
-    reject_onnx_folder(checkpoint)
+    checkpoint = identify(options.checkpoint)
+    checkpoint.check_kind(Kind.FAIRSEQ, Kind.TRANSFORMERS)
     task, source, label = _open_task(options)
-    own_label = default_name(label, checkpoint)
+    own_label = default_name(label, checkpoint.path)
     lrs, seeds = options.lr, options.seed or (recipe.GRID_SEEDS if options.grid else (recipe.SEED,))
     if not lrs:
         width = read_width(checkpoint)

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checkpoints.files import ONNX_GRAPH, open_session
+from ..checkpoints.files import open_session
+from ..checkpoints.identify import ONNX_GRAPH
 from ..checkpoints.transformers_loading import (
     find_max_positions,
     load_from_transformers,
@@ -106,7 +107,7 @@ class OnnxClassifier(TransformersClassifier):
     """A classifier in ONNX with its fast tokenizer, run by ``onnxruntime`` on the CPU.
 
     Args:
-        folder: written by ``to_onnx``. Its code is never executed.
+        folder: written by ``export --onnx``. Its code is never executed.
     """
 
     def __init__(self, folder):

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..checkpoints.identify import identify
 from ..linearization.linearize import linearize
 from ..linearization.options import Linearization
 from ..training.initial_checkpoint import open_initial_checkpoint
@@ -26,7 +27,7 @@ def open_encoder(encoder: str | None, n: int, folder: Path) -> Path:
     """The checkpoint of an encoder, converted unless it is in the folder; ValueError if it has fewer than n
     positions."""
     torch.manual_seed(1)  # of a new head of masked language modeling
-    start = open_initial_checkpoint(str(encoder), folder)
+    start = open_initial_checkpoint(identify(encoder), folder)
     if start.max_positions < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {start.max_positions}")
     return start.original

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.convert import convert
-from fairseq_linformer.checkpoints.huggingface import to_huggingface
+from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.model_card import write_card
 from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig
 from fairseq_linformer.models import LinformerRobertaModel
@@ -35,7 +35,7 @@ def same_bits(folder, source, name="model.pt"):
 )
 def test_same_bits(sharing, options, train_checkpoint, tmp_path):
     source = train_checkpoint("--sharing", sharing, *options)
-    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     convert(tmp_path / "hf", tmp_path / "back")
     same_bits(tmp_path / "back", source)
     # Through a model of transformers, and in shards.
@@ -53,7 +53,7 @@ def test_half_precision(train_checkpoint, tmp_path):
     checkpoint["model"] = {k: v.half() if v.is_floating_point() else v for k, v in checkpoint["model"].items()}
     (tmp_path / "half").mkdir()
     torch.save(checkpoint, tmp_path / "half" / "checkpoint_last.pt")
-    to_huggingface(tmp_path / "half" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(tmp_path / "half" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
     assert {p.dtype for p in model.parameters()} == {torch.float16}
     model.save_pretrained(tmp_path / "saved")
@@ -74,7 +74,7 @@ def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
             checkpoint["model"][key.replace("window_options", "mean_pool")] = torch.empty(8, 0)
     (tmp_path / "old").mkdir()
     torch.save(checkpoint, tmp_path / "old" / "checkpoint_last.pt")
-    to_huggingface(tmp_path / "old" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(tmp_path / "old" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     weights = load_file(tmp_path / "hf" / "model.safetensors")
     stored = {key: weights.pop(key).tolist() for key in list(weights) if key.endswith(".window_options")}
     assert stored and set(map(tuple, stored.values())) == {(0, 0, 0)}
@@ -107,7 +107,7 @@ def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
     loaded = hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens)
     torch.testing.assert_close(loaded, expected, rtol=0, atol=1e-6)
 
-    to_huggingface(tmp_path / "new" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(tmp_path / "new" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     weights = {
         key: value for key, value in load_file(tmp_path / "hf" / "model.safetensors").items() if ".delta" not in key
     }
@@ -159,11 +159,11 @@ def test_one_of_several_heads(classifier, tmp_path):
     torch.save(checkpoint, tmp_path / "two" / "checkpoint_last.pt")
     path = tmp_path / "two" / "checkpoint_last.pt"
     with pytest.raises(ValueError, match="--head from animal, size"):
-        to_huggingface(path, tmp_path / "no", tokenizer=False)
+        export_checkpoint(path, tmp_path / "no", tokenizer=False)
     with pytest.raises(ValueError, match="head 'colour'.*animal, size"):
-        to_huggingface(path, tmp_path / "no", head="colour", tokenizer=False)
+        export_checkpoint(path, tmp_path / "no", head="colour", tokenizer=False)
     for head, classes in (("size", 1), ("animal", 2)):
-        to_huggingface(path, tmp_path / head, head=head, tokenizer=False)
+        export_checkpoint(path, tmp_path / head, head=head, tokenizer=False)
         model = AutoModelForSequenceClassification.from_pretrained(tmp_path / head)
         assert model.classifier.out_proj.weight.equal(
             checkpoint["model"][f"classification_heads.{head}.out_proj.weight"]
@@ -186,7 +186,7 @@ def test_regression(pieces, tmp_path):
     source = finetune_classifier(
         data, tmp_path / "trained", "--regression-target", "--best-checkpoint-metric", "loss", classes=1
     )
-    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf")
+    export_checkpoint(source / "checkpoint_last.pt", tmp_path / "hf")
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
     assert model.config.problem_type == "regression" and model.config.num_labels == 1
     tokens = torch.tensor([[0, 5, 6, 2]])
@@ -219,7 +219,7 @@ def test_model_card(classifier, classifier_folder, tmp_path):
             assert not re.search(r'"/|/tmp|pytest-of', path.read_text()), path
     # It is unchanged after an import and another export.
     convert(classifier_folder, tmp_path / "back")
-    to_huggingface(tmp_path / "back" / "model.pt", tmp_path / "again")
+    export_checkpoint(tmp_path / "back" / "model.pt", tmp_path / "again")
     assert (tmp_path / "again" / "README.md").read_text() == card
     ours, theirs = (
         json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "again", classifier_folder)
@@ -311,7 +311,7 @@ FROZEN, LEARNED = {"weight": False}, {"delta": True, "start": False, "scale": Fa
 def test_learning_rate_of_E_can_be_changed(before, changed, parameters, train_checkpoint, tmp_path):
     """Changing the learning rate of a loaded E, or freezing it, keeps E."""
     source = train_checkpoint(*before, "--projection-init", "average")
-    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     tokens = torch.tensor([[0, 5, 6, 7, 9, 2]])
     unchanged = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
     config = LinformerPreTrainedConfig.from_pretrained(tmp_path / "hf", **changed)

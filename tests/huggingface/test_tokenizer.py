@@ -14,7 +14,7 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 from transformers import AutoTokenizer
 
 from fairseq_linformer.checkpoints import transformers_tokenizer
-from fairseq_linformer.checkpoints.huggingface import to_huggingface
+from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.transformers_tokenizer import build_fast, find_tokenizer
 from fairseq_linformer.data import sentencepiece_model
 from fairseq_linformer.data.tokenizer import GPT2, SentencePiece
@@ -257,7 +257,7 @@ def test_dictionaries_are_read_as_by_fairseq(tmp_path):
 def test_folder_with_a_slow_tokenizer(masked_lm, tmp_path, monkeypatch):
     """As for a unigram model of sentencepiece."""
     monkeypatch.setattr(transformers_tokenizer, "build_fast", lambda tokenizer: None)
-    to_huggingface(masked_lm / "checkpoint_last.pt", tmp_path / "out")
+    export_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path / "out")
     assert "| tokenizer | slow |" in (tmp_path / "out" / "README.md").read_text()
     tokenizer, text = AutoTokenizer.from_pretrained(tmp_path / "out"), TEXT[0]
     assert type(tokenizer) is LinformerTokenizer

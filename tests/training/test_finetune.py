@@ -11,6 +11,7 @@ import time
 import pytest
 
 from fairseq_linformer.checkpoints.convert import convert
+from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.training.data import prepare_data
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
@@ -162,7 +163,7 @@ def test_grid(finetune, masked_lm, tmp_path):
 def test_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
     monkeypatch.chdir(fairseq_commands.CONFIGS.parent)
     checkpoint, slurm = masked_lm / "checkpoint_last.pt", ("--slurm", "--dry-run", "--partition=gpu", "--name", "g")
-    resized = open_initial_checkpoint(checkpoint, tmp_path / "runs", 8, dry_run=True)
+    resized = open_initial_checkpoint(identify(checkpoint), tmp_path / "runs", 8, dry_run=True)
     prepare_data(TASKS["sst-2"], tmp_path / "data", resized, str(glue))
     words = (checkpoint, "--max-positions", 8, *slurm)
     output = finetune(*words, "--grid", "--lr", "1e-5,2e-5", "--seed", "1,2")

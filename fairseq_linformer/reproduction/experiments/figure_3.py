@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
+from ...checkpoints.identify import identify
 from ...modules.rate import default_lr_scale
 from ...training import local
 from ...training.initial_checkpoint import open_initial_checkpoint
@@ -183,7 +184,7 @@ def run_on_encoder(label: str, scale: str, inputs: Inputs) -> Result:
 
 
 def encoder_job(scale: str, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
-    sizes, start = ENCODER_SIZES[scale], open_initial_checkpoint(checkpoint, checkpoint.parent)
+    sizes, start = ENCODER_SIZES[scale], open_initial_checkpoint(identify(checkpoint), checkpoint.parent)
     updates = sizes["training"]["updates"]
     schedule = {**sizes["training"], "warmup": round(updates / 10), "validate": max(1, updates // 5)}
     overrides = (

@@ -25,7 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...checkpoints.files import MODEL, read_checkpoint, write_checkpoint
+from ...checkpoints.files import read_checkpoint, write_checkpoint
+from ...checkpoints.identify import MODEL
 from ...checkpoints.models import build_model, open_checkpoint
 from ...models.datasets import open_dataset
 from ..display import Table, pivot

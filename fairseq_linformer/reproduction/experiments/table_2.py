@@ -26,7 +26,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ...checkpoints.files import LAST, MODEL
+from ...checkpoints.identify import LAST, MODEL, identify
 from ...data.tasks import TASKS
 from ...training.finetune import FinetuningJob, finetune, open_job
 from ...training.job import TrainingJob
@@ -189,7 +189,7 @@ def small_job(task: str, name: str, scale: str, inputs: Inputs) -> FinetuningJob
     slug = name.replace(", ", "-").replace("=", "").replace(" ", "")
     return FinetuningJob(
         TASKS[task],
-        str(trained[pretraining].checkpoint),
+        identify(trained[pretraining].checkpoint),
         [Recipe(lr, batch_size, sizes["epochs"][task], seed) for seed in SCALES[scale].seeds],
         f"finetuned/{task}-{slug}",
         str(data),
@@ -211,7 +211,7 @@ def finetune_encoder(task: str, model: Model, scale: str, inputs: Inputs) -> tup
     linformer = model.k and distill(model, sizes["distillation"], inputs.data, encoder)[0] / MODEL
     job = FinetuningJob(
         TASKS[task],
-        str(linformer or encoder),
+        identify(linformer or encoder),
         [Recipe(sizes["lr"], sizes["batch_sizes"][task], 1, seed) for seed in sizes["seeds"]],
         f"finetuned/{task}-{model.name}",
         str(data),
@@ -240,7 +240,7 @@ def paper_job(task: str, model: Model, inputs: Inputs, device: str) -> Finetunin
         raise ValueError(f"{pretraining} must be a finished pretraining, but it has no file {DONE}")
     return FinetuningJob(
         TASKS[task],
-        str(pretraining / CHECKPOINTS / LAST),
+        identify(pretraining / CHECKPOINTS / LAST),
         GRID,
         f"table-2/{pretraining.name}/{task}",
         str(task_folder(task, model.n, inputs)),
