@@ -7,8 +7,9 @@ from typing import Any
 
 from ..files import check_can_be_written, check_new_folder, new_folder
 from ..models.shapes import max_positions, upgrade_names
-from .files import Files, find_companions, read_checkpoint, read_companions, write_model
+from .files import MODULES_FOLDER, Files, find_companions, read_checkpoint, read_companions, write_model
 from .identify import Kind, ModelPath, identify
+from .sentence_transformers import ENCODER, set_length
 from .to_linformer import from_authors, is_linformer, resize, to_linformer
 
 
@@ -28,9 +29,12 @@ def convert(source, out, *, dictionary=None, **options: Any) -> tuple[dict[str, 
     checkpoint = change_model(original, **options)
     if checkpoint is original and model.kind is Kind.FAIRSEQ:
         raise ValueError(f"{source} would stay as it is; set --max-positions, or --projected-dim of a Linformer")
+    n, old_n = (max_positions(upgrade_names(each["model"])) for each in (checkpoint, original))
+    if n > old_n and (name := f"{MODULES_FOLDER}/{ENCODER}") in files:
+        files[name] = set_length(files[name], n, is_longer=True)
     with new_folder(out) as folder:
         write_model(folder, checkpoint, files)
-    return checkpoint, max_positions(upgrade_names(original["model"]))
+    return checkpoint, old_n
 
 
 def read_model(model: ModelPath, dictionary=None) -> tuple[dict[str, Any], Files]:

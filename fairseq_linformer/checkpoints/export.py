@@ -7,6 +7,7 @@ untrained is exported without it.
 
 import shutil
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
@@ -18,12 +19,21 @@ from ..models.dictionaries import check_dictionary, read_labels
 from ..models.distillation import NEW_LM_HEAD
 from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, choose_head, has_projections, max_positions
 from .exported_folder import choose_class, upgrade_weights
-from .files import find_companions, find_labels, get_architecture, get_cfg_section, read_checkpoint, resolve_model
+from .files import (
+    MODULES_FOLDER,
+    find_companions,
+    find_labels,
+    get_architecture,
+    get_cfg_section,
+    read_checkpoint,
+    read_files,
+    resolve_model,
+)
 from .huggingface_state import LM_HEAD, rename_to_transformers
 from .identify import Kind, identify
 from .model_card import write_card
 from .provenance import collect_provenance, read_origins
-from .sentence_transformers import recorded_pooling, write_modules
+from .sentence_transformers import ENCODER, describe_modules, set_length, set_pooling, write_modules
 from .to_linformer import from_authors
 from .transformers_loading import WEIGHTS
 from .transformers_tokenizer import find_tokenizer
@@ -39,6 +49,7 @@ def export_checkpoint(
     labels=None,
     tokenizer: bool = True,
     pooling: str | None = None,
+    license: str | None = None,
 ) -> None:
     """Export a checkpoint of ``linformer_roberta`` to a folder for ``transformers``.
 
@@ -52,7 +63,8 @@ def export_checkpoint(
             LABEL_0, LABEL_1, ...
         tokenizer: False to export no tokenizer, which needs no dictionary.
         pooling: one of ``sentence_transformers.POOLINGS``, to write what ``sentence-transformers`` needs too; None for
-            that of the imported encoder, unless there is a classification head.
+            the modules of the imported encoder, unless there is a classification head.
+        license: that of the model, for the model card; None for the imported encoder's.
     """
     model = identify(checkpoint)
     model.check_kind(Kind.FAIRSEQ)
@@ -79,6 +91,13 @@ def export_checkpoint(
     elif dictionary is not None or tokenizer_files is not None:
         unused = "--dictionary" if tokenizer_files is None else "--tokenizer"
         raise ValueError(f"{unused} has no effect with --no-tokenizer")
+    modules = read_files(Path(checkpoint).parent / MODULES_FOLDER)
+    if pooling:
+        modules = set_pooling(modules, pooling, config.embed_dim)
+    elif name is not None:
+        modules = {}
+    if modules:
+        modules[ENCODER] = set_length(modules.get(ENCODER, b"{}"), config.max_positions)
 
     with new_folder(out) as folder:
         config.save_pretrained(folder)
@@ -88,13 +107,9 @@ def export_checkpoint(
             for file, path in files.items():  # a fast tokenizer does not save what fairseq reads
                 if file != TOKENIZER_JSON:
                     shutil.copyfile(path, folder / file)
-        recorded = recorded_pooling(config)
-        if pooling is None and name is None:
-            pooling = recorded.get("pooling")
-        if pooling:
-            chosen = {"pooling": pooling, "normalize": recorded.get("normalize", False)}
-            write_modules(folder, chosen, config.embed_dim, config.max_positions)
-        write_card(folder, config, pooling=pooling)
+        if modules:
+            write_modules(folder, modules)
+        write_card(folder, config, vectors=describe_modules(modules) if modules else None, license=license)
 
 
 def _build_config(data: dict[str, Any], path, head: str | None, labels) -> LinformerPreTrainedConfig:

@@ -7,7 +7,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from ..data.tokenizer_files import DICTIONARY
+from ..data.tokenizer import load_tokenizer
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON, TokenizerFiles
+from ..data.tokenizer_json import FIRST_ID
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -19,11 +21,12 @@ from ..models.dictionaries import check_dictionary
 from ..models.distillation import NEW_LM_HEAD
 from ..models.options import from_linformer_config
 from ..models.shapes import CLASSIFICATION_HEADS, OUTPUT_BIAS, PADDING_IDX
-from .files import Files, build_checkpoint, read_companions
+from .files import MODULES_FOLDER, Files, build_checkpoint, put_into, read_companions
 from .huggingface_state import CLASSIFIER, LM_HEAD, State, rename_to_fairseq, upgrade_projections
 from .provenance import read_origins
+from .sentence_transformers import read_modules
 from .transformers_encoder import add_lm_head
-from .transformers_loading import find_weights
+from .transformers_loading import find_hub_file, find_weights
 
 
 def read_exported_checkpoint(
@@ -48,6 +51,9 @@ def read_exported_checkpoint(
     if dictionary or (folder / DICTIONARY).is_file():
         check_dictionary(Path(dictionary or folder / DICTIONARY), config.vocab_size, folder)
     checkpoint, files = _restore_checkpoint(config, state, cfg), read_companions(folder, dictionary)
+    if not files and (path := find_hub_file(name, TOKENIZER_JSON)):  # it has the dictionary's tokens, in order
+        files = _read_tokenizer(path, config.vocab_size)
+    files |= put_into(MODULES_FOLDER, read_modules(name))
     task = checkpoint["cfg"]["task"]
     if files and task.get("_name") == "sentence_prediction":  # the task reads dictionaries of its inputs and labels
         files[f"input0/{DICTIONARY}"] = files[DICTIONARY]
@@ -55,6 +61,14 @@ def read_exported_checkpoint(
             labels = (config.id2label[i] for i in range(config.num_labels))
             files[f"label/{DICTIONARY}"] = "".join(f"{label} 1\n" for label in labels).encode()
     return checkpoint, files
+
+
+def _read_tokenizer(path: Path, vocab_size: int) -> Files:
+    """The tokenizer of an exported folder without ``dict.txt``, and this dictionary."""
+    tokenizer = load_tokenizer(TokenizerFiles("tokenizer_json", path))
+    if (size := FIRST_ID + len(tokenizer.dictionary) + 1) != vocab_size:
+        raise ValueError(f"{path} must have one token per embedding of the model ({vocab_size:,}), got {size:,} tokens")
+    return {DICTIONARY: "".join(f"{line}\n" for line in tokenizer.dictionary).encode(), **tokenizer.model_files}
 
 
 def read_exported_weights(name: str, config: LinformerPreTrainedConfig) -> State:

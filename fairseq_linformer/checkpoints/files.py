@@ -16,8 +16,11 @@ from .identify import MODEL
 
 LABELS = f"label/{DICTIONARY}"
 """fairseq's dictionary of classes, in a folder of data and next to a finetuned checkpoint."""
+MODULES_FOLDER = "sentence_transformers"
+"""Folder of an encoder's modules, see ``sentence_transformers.py``, next to its checkpoint."""
+
 Files = dict[str, bytes]
-"""Contents of the dictionary, the tokenizer and the dictionary of labels, by path in the folder of a checkpoint."""
+"""Contents of files, by path in a folder; in that of a checkpoint: dictionary, tokenizer, labels and modules."""
 
 
 def read_checkpoint(path) -> dict[str, Any]:
@@ -149,7 +152,7 @@ def write_model(folder: Path, checkpoint: dict[str, Any], files: Files) -> None:
     """Write ``model.pt`` and the files that belong next to it to a folder."""
     replace_checkpoint(checkpoint, folder / MODEL)
     for name, content in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
 
 
@@ -191,7 +194,7 @@ def read_companions(folder: Path, dictionary=None) -> Files:
         dictionary: ``dict.txt`` with the tokenizer next to it; None for those in ``folder``.
 
     Returns:
-        Dictionary, tokenizer and dictionary of labels; empty without a dictionary.
+        Dictionary, tokenizer, dictionary of labels and modules; empty without a dictionary.
     """
     if dictionary and not Path(dictionary).is_file():
         raise ValueError(f"--dictionary {dictionary} does not exist")
@@ -201,7 +204,18 @@ def read_companions(folder: Path, dictionary=None) -> Files:
     tokenizer = find_tokenizer_files(dictionary.parent)
     paths = {path.name: path for path in (tokenizer.paths if tokenizer else ())}
     paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", LABELS)}
-    return {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
+    files = {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
+    return files | put_into(MODULES_FOLDER, read_files(folder / MODULES_FOLDER))
+
+
+def read_files(folder: Path) -> Files:
+    """All files in a folder and its subfolders; empty if it does not exist."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def put_into(folder: str, files: Files) -> Files:
+    """The files in a subfolder."""
+    return {f"{folder}/{name}": content for name, content in files.items()}
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path) -> None:

@@ -15,7 +15,6 @@ from ..models.distillation import NEW_LM_HEAD
 from ..models.roberta_eps import BERT_EPSILON
 from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_BIAS, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
-from .sentence_transformers import read_pooling
 from .transformers_loading import check_loaded_weights, find_hub_file, hash_weights, load_from_transformers
 
 _LM_HEAD = "encoder.lm_head"
@@ -100,8 +99,8 @@ def read_encoder(name: str, config: Any) -> tuple[dict[str, Tensor], dict[str, A
         - State dict of fairseq's RoBERTa; rows of the embeddings are in the order of ``transformers``.
         - Options of the model.
         - Where it comes from: ``name``, ``model_type`` and ``sha256`` of the weights; ``lm_head``, "imported" or
-          ``NEW_LM_HEAD``; ``hub``, the whole name if it is on the hub; ``license`` if the model card states one; and
-          ``pooling`` if it embeds sentences, see ``sentence_transformers.py``.
+          ``NEW_LM_HEAD``; ``hub``, the whole name if it is on the hub; and ``license`` and ``language`` if the model
+          card states them.
     """
     from transformers import AutoModelForMaskedLM
 
@@ -140,25 +139,23 @@ def read_encoder(name: str, config: Any) -> tuple[dict[str, Tensor], dict[str, A
         "sha256": checksum,
         "lm_head": NEW_LM_HEAD if info["missing_keys"] else "imported",
         **({} if os.path.isdir(name) else {"hub": name}),
+        **_read_card(name),
     }
-    if license := _read_license(name):
-        origin["license"] = license
-    if pooling := read_pooling(name):
-        origin["pooling"] = pooling
     return state, options, origin
 
 
-def _read_license(name: str) -> str | None:
-    """The license in the model card of a folder or a model on the hub; None without one."""
+def _read_card(name: str) -> dict[str, Any]:
+    """License and languages in the model card of a folder or a model on the hub, if it states them."""
     from huggingface_hub import ModelCard
 
     if not (path := find_hub_file(name, "README.md")):
-        return None
+        return {}
     try:
-        license = ModelCard.load(path, ignore_metadata_errors=True).data.license
+        data = ModelCard.load(path, ignore_metadata_errors=True).data
     except Exception:  # it is damaged, which raises many types
-        return None
-    return license if isinstance(license, str) else None
+        return {}
+    values = {key: getattr(data, key, None) for key in ("license", "language")}
+    return {key: value for key, value in values.items() if isinstance(value, str | list)}
 
 
 def _settings(config: Any) -> dict[str, str]:

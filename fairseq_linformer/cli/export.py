@@ -29,6 +29,8 @@ def add_parser(commands: Any) -> None:
         "first one's features; none: a graph for the features of each token (default: as in the imported encoder)"
     )
     add("--pooling", choices=("mean", "cls", "none"), help=pooling)
+    license = "license for the model card, as the hub names it, such as mit (default: the imported encoder's)"
+    add("--license", metavar="ID", help=license)
     add("--onnx", action="store_true", help="write an ONNX graph")
     add = parser.add_argument_group("graph", "With --onnx.").add_argument
     add("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")
@@ -37,7 +39,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _export(options: argparse.Namespace) -> str:
-    values: dict[str, Any] = {name: getattr(options, name) for name in ("head", "labels", "dictionary")}
+    values: dict[str, Any] = {name: getattr(options, name) for name in ("head", "labels", "dictionary", "license")}
     values |= {"tokenizer": not options.no_tokenizer, "tokenizer_files": tokenizer_files(options)}
     if options.onnx:
         from ..checkpoints.export_onnx import export_onnx

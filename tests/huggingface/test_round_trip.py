@@ -229,16 +229,16 @@ def test_model_card(classifier, classifier_folder, tmp_path):
 
 def test_card_of_a_distilled_and_finetuned_model(tmp_path):
     """Origin, license and scores, for readers and as metadata."""
-    scores = {"accuracy": {"value": 0.892, "interval": [0.87, 0.911]}}
+    scores = {"matthews": {"value": 0.892, "interval": [0.87, 0.911]}}
     finetuned = {"task": "sst-2", "data": "64,349 rows of train", "commit": "9e0324f"}
     finetuned["splits"] = {"valid": {"rows": 872, "scores": scores}}
     imported = {"name": "base", "hub": "a/base", "license": "mit", "sha256": "0" * 64, "lm_head": "new, untrained"}
     details = {"imported": imported, "distilled": {"variance_after": [0.99, 0.93]}, "finetuned": finetuned}
     config = small(fairseq=details, architectures=["LinformerForSequenceClassification"])
-    write_card(tmp_path, config, {"max_positions": 8, "int8": True, "pooling": None})
+    write_card(tmp_path, config, {"max_positions": 8, "int8": True, "pooling": None}, license="apache-2.0")
     card = (tmp_path / "README.md").read_text()
     for text in (
-        "| sst-2 valid, accuracy | 0.8920 (0.8700 to 0.9110), 872 rows |",
+        "| sst-2 valid, matthews | 0.8920 (0.8700 to 0.9110), 872 rows |",
         "| explained variance of the Transformer's last layer | 0.930 |",
         "| weights of the graph | int8",
         "The weights come from a/base (SHA-256 000",
@@ -246,15 +246,18 @@ def test_card_of_a_distilled_and_finetuned_model(tmp_path):
     ):
         assert text in card
     data = ModelCard(card).data
-    assert (data.license, data.base_model, data.library_name) == ("mit", "a/base", "onnx")
+    assert (data.license, data.base_model, data.library_name) == ("apache-2.0", "a/base", "onnx")
+    assert (data.base_model_relation, data.language, data.datasets) == ("quantized", "en", ["nyu-mll/glue"])
     (result,) = data.eval_results
-    assert (result.dataset_name, result.dataset_split, result.metric_type) == ("sst-2", "valid", "accuracy")
+    assert (result.dataset_type, result.dataset_config, result.dataset_split) == ("nyu-mll/glue", "sst2", "validation")
+    assert (result.dataset_name, result.metric_type) == ("sst-2", "matthews_correlation")
     assert result.metric_value == 0.892
     # Features are not what was scored.
     config.architectures = ["LinformerModel"]
     write_card(tmp_path, config, {"max_positions": 8, "int8": False, "pooling": "mean"})
     card = (tmp_path / "README.md").read_text()
-    assert "(sentences, width)" in card and "accuracy" not in card
+    assert ModelCard(card).data.license == "mit" and ModelCard(card).data.base_model_relation == "finetune"
+    assert "(sentences, width)" in card and "matthews" not in card
     assert ModelCard(card).data.pipeline_tag == "feature-extraction"
 
 
