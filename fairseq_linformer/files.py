@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-_DISK_FULL = os.strerror(errno.ENOSPC)
-
 
 @contextmanager
 def open_atomic(path, mode: str = "w") -> Iterator[IO]:
@@ -103,14 +101,6 @@ def new_folder(path) -> Iterator[Path]:
         yield temporary
         check_new_folder(path)  # another process may have written it
         os.replace(temporary, path)  # also replaces an empty folder
-    except Exception as error:
-        # The error of a full disk does not name the file, and libraries raise it in types of their own. Their other
-        # errors can be OSErrors without a number, whose sentence says all.
-        number = error.errno if isinstance(error, OSError) and error.filename is None else None
-        if number or _DISK_FULL in str(error):
-            number = number or errno.ENOSPC
-            raise OSError(number, os.strerror(number), str(path)) from None
-        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""Export of checkpoints and exported folders to ONNX: ``model.onnx``, tokenizer, ``config.json`` and model card.
+"""Export of checkpoints and exported folders to ONNX: graph, tokenizer, ``config.json`` with its code, and model card.
 
 ``onnxruntime`` runs the folder without PyTorch, fairseq and this package; the model card shows how.
 """
@@ -16,7 +16,7 @@ from ..models.shapes import PADDING_IDX
 from .export import export_checkpoint
 from .exported_folder import choose_class, read_exported_weights
 from .files import Files
-from .identify import ONNX_GRAPH, Kind, identify
+from .identify import ONNX_GRAPH, ONNX_INT8_GRAPH, Kind, identify
 from .model_card import write_card
 from .onnx_graph import write_graph
 from .sentence_transformers import ENCODER, POOLINGS, Pooling, describe_modules, find_pooling, read_modules, set_length
@@ -66,13 +66,14 @@ def export_onnx(
         config.architectures = [type(network).__name__ if chosen is None else "LinformerModel"]
         graph = {"max_positions": n, "int8": int8, "pooling": chosen and chosen.mode}
         target = stack.enter_context(new_folder(out))
-        write_graph(network.float(), target / ONNX_GRAPH, n, chosen, int8)
+        (target / ONNX_GRAPH).parent.mkdir()
+        write_graph(network.float(), target / (ONNX_INT8_GRAPH if int8 else ONNX_GRAPH), n, chosen, int8)
         if tokenizer:
             # Inputs to be pooled are as long as in sentence-transformers.
             options = json.loads(set_length(modules.get(ENCODER, b"{}") if chosen else b"{}", n))
             _write_tokenizer(folder, target, options["max_seq_length"])
-        content = {key: value for key, value in config.to_dict().items() if key != "auto_map"}
-        (target / "config.json").write_text(json.dumps({**content, "onnx": graph}, indent=2) + "\n")
+        config.onnx = graph
+        config.save_pretrained(target)
         write_card(target, config, graph=graph, vectors=chosen and str(chosen), license=license)
 
 

@@ -15,8 +15,8 @@ BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
 """File names of fairseq."""
 RESULT = "result.json"
 """File in the run folder of ``finetune``; it names the checkpoint that it scored."""
-ONNX_GRAPH = "model.onnx"
-"""File name of the graph in a folder that ``export --onnx`` wrote."""
+ONNX_GRAPH, ONNX_INT8_GRAPH = "onnx/model.onnx", "onnx/model_quantized.onnx"
+"""Files of the graph in a folder that ``export --onnx`` wrote, named as on the hub."""
 
 
 class Kind(StrEnum):
@@ -77,5 +77,11 @@ def identify(checkpoint) -> ModelPath:
         elif any(folder.glob(DICTIONARY)) or any(folder.glob(f"*/{DICTIONARY}")):
             hint = "; it is prepared data"
         raise ValueError(f"{checkpoint} has neither a checkpoint nor a model of transformers, with config.json{hint}")
-    is_graph = (folder / ONNX_GRAPH).is_file() and not any(folder.glob("*.safetensors*"))
+    is_graph = find_graph(folder) is not None and not any(folder.glob("*.safetensors*"))
     return ModelPath(Kind.ONNX if is_graph else Kind.TRANSFORMERS, str(checkpoint))
+
+
+def find_graph(folder: Path) -> Path | None:
+    """The graph in an ONNX folder; None if it has none."""
+    paths = (folder / ONNX_GRAPH, folder / ONNX_INT8_GRAPH)
+    return next(filter(Path.is_file, paths), None)

@@ -10,6 +10,7 @@ from .. import __version__
 from ..data.tasks import OWN, TASKS
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..huggingface import LinformerPreTrainedConfig
+from .identify import ONNX_GRAPH, ONNX_INT8_GRAPH
 
 _TEMPLATE = """\
 ---
@@ -20,7 +21,7 @@ _TEMPLATE = """\
 
 A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), exported by fairseq-linformer.
 {%- if graph %}
-`model.onnx` reads any number of sentences of up to {{ graph.max_positions }} tokens, padded on the right, and returns
+`{{ file }}` reads any number of sentences of up to {{ graph.max_positions }} tokens, padded on the right, and returns
 {{ output }} {{ shape }}. It needs neither PyTorch nor fairseq:
 
 ```python
@@ -37,7 +38,7 @@ attention_mask = np.array([row.attention_mask for row in batch])
 input_ids = np.array([[0, 5, 6, 2], [0, 7, 2, 1]])  # <s> ... </s>, and <pad> after a shorter one
 attention_mask = (input_ids != 1).astype(np.int64)
 {%- endif %}
-session = onnxruntime.InferenceSession("FOLDER/model.onnx")
+session = onnxruntime.InferenceSession("FOLDER/{{ file }}")
 ({{ output }},) = session.run(None, {"input_ids": input_ids, "attention_mask": attention_mask})
 print({{ result }})
 ```
@@ -116,6 +117,7 @@ def write_card(
         _describe(config, task, graph, vectors, license),
         template_str=_TEMPLATE,
         graph=graph,
+        file=graph and (ONNX_INT8_GRAPH if graph["int8"] else ONNX_GRAPH),
         vectors=vectors,
         has_head=task == "text-classification",
         output="features" if pooling else "logits",

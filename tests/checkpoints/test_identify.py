@@ -34,9 +34,10 @@ def test_a_folder_that_convert_wrote_means_its_model(tmp_path):
     "files, kind",
     [
         (["model.safetensors"], Kind.TRANSFORMERS),
-        (["model.onnx"], Kind.ONNX),
-        (["model.onnx", "model.safetensors"], Kind.TRANSFORMERS),
-        (["model.onnx", "model-00001-of-00002.safetensors"], Kind.TRANSFORMERS),
+        (["onnx/model.onnx"], Kind.ONNX),
+        (["onnx/model_quantized.onnx"], Kind.ONNX),
+        (["onnx/model.onnx", "model.safetensors"], Kind.TRANSFORMERS),
+        (["onnx/model.onnx", "model-00001-of-00002.safetensors"], Kind.TRANSFORMERS),
     ],
 )
 def test_a_graph_with_weights_is_a_model_of_transformers(files, kind, tmp_path):

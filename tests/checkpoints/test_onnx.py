@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -74,7 +75,7 @@ def check_rounding(folder, model):
 def check_int8_projections(model, tmp_path):
     """Each E and F has 8 bits, also where heads have their own."""
     export_onnx(tmp_path / "model", tmp_path / "int8", int8=True)
-    graph = onnx.load(tmp_path / "int8" / "model.onnx").graph
+    graph = onnx.load(tmp_path / "int8/onnx/model_quantized.onnx").graph
     found = [w for w in graph.initializer if re.search(r"\.[EF]\b.*weight", w.name) and len(w.dims) > 1]
     assert found and all(weight.data_type == onnx.TensorProto.INT8 for weight in found)
     check_rounding(tmp_path / "int8", model)
@@ -152,7 +153,7 @@ def test_int8_is_a_quarter(tmp_path):
     options = dict(vocab_size=2000, embed_dim=128, ffn_embed_dim=512, layers=1, num_labels=3)
     model = build_model(LinformerForSequenceClassification, **options)
     export_onnx(save(model, tmp_path / "model"), tmp_path / "int8", int8=True)
-    graph = tmp_path / "int8" / "model.onnx"
+    graph = tmp_path / "int8/onnx/model_quantized.onnx"
     assert graph.stat().st_size < 0.35 * 4 * model.num_parameters()  # 4 bytes per parameter in fp32
     assert str(Path(onnx_graph.__file__).parent).encode() not in graph.read_bytes()
     types = defaultdict(set)
@@ -160,7 +161,7 @@ def test_int8_is_a_quarter(tmp_path):
         types[tuple(weight.dims)].add(weight.data_type)
     assert types[(16, N)] == {onnx.TensorProto.INT8, onnx.TensorProto.FLOAT}  # E and F; which tokens windows read
     assert types[(128, 512)] == {onnx.TensorProto.INT8} and types[(2000, 128)] == {onnx.TensorProto.INT8}
-    check_rounding(graph.parent, model)
+    check_rounding(tmp_path / "int8", model)
     assert "| weights of the graph | int8" in (tmp_path / "int8" / "README.md").read_text()
 
 
@@ -170,7 +171,7 @@ def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 1000)
     model = build_model()
     export_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", max_positions=40)
-    assert (tmp_path / "onnx" / "model.onnx.data").is_file()
+    assert (tmp_path / "onnx/onnx/model.onnx.data").is_file()
     session = open_graph(tmp_path / "onnx")
     assert largest_difference(session, model, longest=40) < 1e-4
     with pytest.raises(Exception, match="(?i)onnxruntime"):
@@ -184,7 +185,10 @@ def test_int8_command_with_external_weights(tmp_path, monkeypatch):
     export_onnx(save(model, tmp_path / "model"), tmp_path / "whole", int8=True)
     monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 1000)
     main(["export", str(tmp_path / "model"), str(tmp_path / "split"), "--onnx", "--int8"])
-    assert {path.name for path in (tmp_path / "split").glob("*.onnx*")} == {"model.onnx", "model.onnx.data"}
+    assert {path.name for path in (tmp_path / "split/onnx").iterdir()} == {
+        "model_quantized.onnx",
+        "model_quantized.onnx.data",
+    }
     shutil.move(tmp_path / "split", tmp_path / "moved")
     whole, split = (
         run_graph(open_graph(tmp_path / name), tokens, torch.ones_like(tokens)) for name in ("whole", "moved")
@@ -207,3 +211,20 @@ def test_missing_package(tmp_path, monkeypatch):
     folder = save(build_masked_lm(), tmp_path / "model")
     with pytest.raises(SystemExit, match=r"needs onnxscript, which is not installed; run: pip install '.\[onnx\]'"):
         main(["export", "--onnx", str(folder), str(tmp_path / "onnx")])
+
+
+@pytest.mark.slow
+def test_folder_follows_the_conventions_of_the_hub(classifier, pieces, tmp_path):
+    """AutoConfig and AutoTokenizer read it without this package, as optimum and sentence-transformers do first."""
+    main(["export", str(classifier / "checkpoint_last.pt"), str(tmp_path / "folder"), "--onnx"])
+    script = """
+import sys
+sys.modules["fairseq_linformer"] = None
+from transformers import AutoConfig, AutoTokenizer
+config = AutoConfig.from_pretrained("folder", trust_remote_code=True)
+print(config.model_type, config.num_labels, config.onnx["max_positions"])
+print(AutoTokenizer.from_pretrained("folder", trust_remote_code=True)("the cat")["input_ids"])
+"""
+    run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines()[0] == "linformer 2 16" and run.stdout.splitlines()[1].startswith("[0, ")

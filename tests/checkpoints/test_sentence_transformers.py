@@ -78,7 +78,7 @@ def test_the_graph_has_the_same_vectors(encoder, tmp_path):
     main(["export", str(tmp_path / "out"), str(tmp_path / "onnx"), "--onnx"])
     model, vectors = encode(tmp_path / "out", list(TEXTS))
     tokens = model.tokenize(list(TEXTS))
-    session = onnxruntime.InferenceSession(tmp_path / "onnx/model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "onnx/onnx/model.onnx")
     inputs = {name: tokens[name].numpy() for name in ("input_ids", "attention_mask")}
     (found,) = session.run(["sentence_embedding"], inputs)
     np.testing.assert_allclose(found, vectors, atol=1e-5)

@@ -24,7 +24,6 @@ from torch import Tensor
 
 from ...benchmark.timing import num_threads
 from ...checkpoints.export_onnx import export_onnx
-from ...checkpoints.identify import ONNX_GRAPH
 from ...data.tokenizer_files import DICTIONARY
 from ...evaluation.classifier import OnnxClassifier
 from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
@@ -113,7 +112,7 @@ def measure_exports(checkpoint: Path, data: Path) -> dict[tuple[str, str, str], 
             out = Path(folder, name)
             export_onnx(checkpoint, out, int8=name == INT8)
             logits[name] = logits_of(OnnxClassifier(out))
-            sizes[name] = sum(path.stat().st_size for path in out.glob(f"{ONNX_GRAPH}*"))  # weights may have a file
+            sizes[name] = sum(path.stat().st_size for path in out.glob("onnx/*"))  # weights may have a file
     accuracy = {name: 100 * float((each.argmax(1) == targets).double().mean()) for name, each in logits.items()}
     return {
         **{(ACCURACY, name, "%"): value for name, value in accuracy.items()},
