@@ -128,10 +128,10 @@ def classifier(pieces, tmp_path_factory):
 def masked_lm_folder(masked_lm, tmp_path_factory):
     """``masked_lm`` for transformers."""
     pytest.importorskip("transformers")
-    from fairseq_linformer.checkpoints.huggingface import to_huggingface
+    from fairseq_linformer.checkpoints.export import export_checkpoint
 
     folder = tmp_path_factory.mktemp("export") / "mlm"
-    to_huggingface(masked_lm / "checkpoint_last.pt", folder)
+    export_checkpoint(masked_lm / "checkpoint_last.pt", folder)
     return folder
 
 
@@ -139,10 +139,10 @@ def masked_lm_folder(masked_lm, tmp_path_factory):
 def classifier_folder(classifier, pieces, tmp_path_factory):
     """``classifier`` for transformers."""
     pytest.importorskip("transformers")
-    from fairseq_linformer.checkpoints.huggingface import to_huggingface
+    from fairseq_linformer.checkpoints.export import export_checkpoint
 
     folder = tmp_path_factory.mktemp("export") / "cls"
-    to_huggingface(classifier / "checkpoint_last.pt", folder, labels=pieces / "label" / "dict.txt")
+    export_checkpoint(classifier / "checkpoint_last.pt", folder, labels=pieces / "label" / "dict.txt")
     return folder
 
 

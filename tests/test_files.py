@@ -36,8 +36,7 @@ def test_full_disk_error_names_the_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_error_of_a_library_keeps_its_sentence(tmp_path):
-    """transformers raises OSError without a number, for example for a model that does not exist."""
+def test_an_error_leaves_no_folder(tmp_path):
     with pytest.raises(OSError, match="^no such model$"), new_folder(tmp_path / "out"):
         raise OSError("no such model")
     with pytest.raises(OSError, match="No space left on device: '.*out'"), new_folder(tmp_path / "out"):

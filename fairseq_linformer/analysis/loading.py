@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.files import find_companions, is_fairseq_checkpoint
+from ..checkpoints.files import find_companions
+from ..checkpoints.identify import Kind, identify
 from ..checkpoints.models import build_model, open_checkpoint
 from ..checkpoints.to_linformer import to_linformer
 from ..checkpoints.transformers_loading import (
@@ -34,13 +35,14 @@ def load_model(
     """Load a model in eval mode, with its tokenizer. No code from a checkpoint or the hub is executed.
 
     Args:
-        name: a file is a fairseq checkpoint (RoBERTa, this Linformer or the authors'), loaded weights-only; a folder
-            is a ``transformers`` model; anything else is a name on the hub, such as ``roberta-base``.
+        name: as for ``identify``: a fairseq checkpoint (RoBERTa, this Linformer or the authors'), loaded weights-only,
+            or a ``transformers`` model.
         tokenizer: False to load none.
         dictionary, tokenizer_files: of a checkpoint; None for those next to it.
     """
-    name = str(name)
-    if is_fairseq_checkpoint(name):
+    kind, name = source = identify(name)
+    source.check_kind(Kind.FAIRSEQ, Kind.TRANSFORMERS)
+    if kind is Kind.FAIRSEQ:
         model = _load_checkpoint(Path(name), tokenizer, dictionary, tokenizer_files)
     elif dictionary or tokenizer_files:
         raise ValueError(f"{name} has its own tokenizer; a dictionary and tokenizer are for fairseq checkpoints")

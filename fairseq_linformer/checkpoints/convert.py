@@ -3,21 +3,13 @@
 OUT/model.pt   the checkpoint, with dictionary and tokenizer next to it if the input has them
 """
 
-from pathlib import Path
 from typing import Any
 
 from ..files import check_can_be_written, check_new_folder, new_folder
 from ..models.shapes import max_positions, upgrade_names
-from .files import (
-    Files,
-    find_companions,
-    is_exported,
-    is_fairseq_checkpoint,
-    read_checkpoint,
-    read_companions,
-    reject_onnx_folder,
-    write_model,
-)
+from .files import MODULES_FOLDER, Files, find_companions, read_checkpoint, read_companions, write_model
+from .identify import Kind, ModelPath, identify
+from .sentence_transformers import ENCODER, set_length
 from .to_linformer import from_authors, is_linformer, resize, to_linformer
 
 
@@ -25,43 +17,50 @@ def convert(source, out, *, dictionary=None, **options: Any) -> tuple[dict[str, 
     """Convert a model to a folder for fairseq; returns the new checkpoint and the n of the source.
 
     Args:
-        source: see ``read_source``.
+        source: as for ``identify``: any model but an ONNX folder.
         out: folder to write, new or empty.
-        dictionary: see ``read_source``.
+        dictionary: see ``read_model``.
         options: see ``change_model``.
     """
     check_can_be_written(out)
     check_new_folder(out)
-    original, files = read_source(source, dictionary)
+    model = identify(source)
+    original, files = read_model(model, dictionary)
     checkpoint = change_model(original, **options)
-    if checkpoint is original and is_fairseq_checkpoint(source):
+    if checkpoint is original and model.kind is Kind.FAIRSEQ:
         raise ValueError(f"{source} would stay as it is; set --max-positions, or --projected-dim of a Linformer")
+    n, old_n = (max_positions(upgrade_names(each["model"])) for each in (checkpoint, original))
+    if n > old_n and (name := f"{MODULES_FOLDER}/{ENCODER}") in files:
+        files[name] = set_length(files[name], n, is_longer=True)
     with new_folder(out) as folder:
         write_model(folder, checkpoint, files)
-    return checkpoint, max_positions(upgrade_names(original["model"]))
+    return checkpoint, old_n
 
 
-def read_source(source, dictionary=None) -> tuple[dict[str, Any], Files]:
+def read_model(model: ModelPath, dictionary=None) -> tuple[dict[str, Any], Files]:
     """Read a model as a checkpoint of fairseq, with the files that belong next to it.
 
     Args:
-        source: fairseq checkpoint of RoBERTa, a Linformer or the authors' code; folder that ``to_huggingface`` wrote;
-            or folder or hub name of an encoder of ``transformers``.
-        dictionary: ``dict.txt`` with the tokenizer next to it; None for those in the folder of ``source``.
+        model: fairseq checkpoint of RoBERTa, a Linformer or the authors' code; or encoder of ``transformers`` or
+            exported Linformer.
+        dictionary: ``dict.txt`` with the tokenizer next to it; None for those in the folder of the model.
     """
-    if is_fairseq_checkpoint(source):
-        checkpoint = read_checkpoint(source)
-        return checkpoint, read_companions(find_companions(source, checkpoint), dictionary)
-    reject_onnx_folder(source)
-    if is_exported(source):
-        from .huggingface import read_exported_checkpoint  # imports transformers, which takes seconds
-
-        return read_exported_checkpoint(Path(source), dictionary)
-    if dictionary is not None:
-        raise ValueError(f"--dictionary has no effect on {source}, which has its own")
+    model.check_kind(Kind.FAIRSEQ, Kind.TRANSFORMERS)
+    if model.kind is Kind.FAIRSEQ:
+        checkpoint = read_checkpoint(model.path)
+        return checkpoint, read_companions(find_companions(model.path, checkpoint), dictionary)
+    # Not at the top: transformers takes seconds to import.
+    from ..huggingface import LinformerPreTrainedConfig
+    from .exported_folder import read_exported_checkpoint
     from .from_transformers import read_transformers
+    from .transformers_loading import load_config
 
-    return read_transformers(str(source))
+    config = load_config(model.path)
+    if isinstance(config, LinformerPreTrainedConfig):
+        return read_exported_checkpoint(model.path, config, dictionary)
+    if dictionary is not None:
+        raise ValueError(f"--dictionary has no effect on {model.path}, which has its own")
+    return read_transformers(model.path, config)
 
 
 def change_model(checkpoint: dict[str, Any], arch: str | None = None, **options: Any) -> dict[str, Any]:

@@ -11,22 +11,16 @@ from torch import Tensor
 
 from ..config import LinformerConfig
 from ..data.tokenizer_files import DICTIONARY, find_tokenizer_files
-from ..files import open_atomic, read_json
-from .transformers_loading import WEIGHTS
+from ..files import open_atomic
+from .identify import MODEL
 
-MODEL = "model.pt"
-"""File name of a checkpoint in a folder that ``convert`` wrote."""
 LABELS = f"label/{DICTIONARY}"
 """fairseq's dictionary of classes, in a folder of data and next to a finetuned checkpoint."""
-ONNX_GRAPH = "model.onnx"
-"""File name of the graph in a folder that ``export --onnx`` wrote."""
-BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
-"""File names of fairseq."""
-RESULT = "result.json"
-"""In the run folder of ``finetune``; it names the checkpoint that it scored."""
+MODULES_FOLDER = "sentence_transformers"
+"""Folder of an encoder's modules, see ``sentence_transformers.py``, next to its checkpoint."""
 
 Files = dict[str, bytes]
-"""Contents of the dictionary, the tokenizer and the dictionary of labels, by path in the folder of a checkpoint."""
+"""Contents of files, by path in a folder; in that of a checkpoint: dictionary, tokenizer, labels and modules."""
 
 
 def read_checkpoint(path) -> dict[str, Any]:
@@ -41,9 +35,6 @@ def read_checkpoint(path) -> dict[str, Any]:
     from ..models.fairseq_fixes import check_settings, load_weights_only
     from ..models.shapes import drop_old_buffers
 
-    if not os.path.isfile(path):
-        hint = "; `convert` makes one of a folder for transformers" if os.path.isdir(path) else ""
-        raise ValueError(f"{path} is not a file; expected a fairseq checkpoint{hint}")
     checkpoint = load_weights_only(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise ValueError(f"{path} has no 'model'; expected a fairseq checkpoint")
@@ -75,52 +66,6 @@ def training_seconds(path, start=None) -> float:
         for each in (path, start)
     )
     return float(until) - float(before)
-
-
-def is_fairseq_checkpoint(checkpoint) -> bool:
-    """Whether a command's CHECKPOINT is a fairseq file; otherwise it is a folder or hub name for ``transformers``."""
-    return Path(checkpoint).is_file() or Path(checkpoint).suffix == ".pt"
-
-
-def find_checkpoint(checkpoint: str) -> str:
-    """What a command's CHECKPOINT means: in a run folder the scored checkpoint, else the best, else the last; ``MODEL``
-    in a folder that ``convert`` wrote; a file, a hub name, or a folder of ``transformers`` or ONNX is unchanged."""
-    folder = Path(checkpoint)
-    found = [folder / part / name for part in ("checkpoints", "") for name in (BEST, LAST)] + [folder / MODEL]
-    if (folder / RESULT).is_file():
-        found = [folder / read_json(folder / RESULT)["checkpoint"]]
-    path = next((str(path) for path in found if path.is_file()), checkpoint)
-    if path.endswith(".pt") and not Path(path).is_file():
-        raise ValueError(f"{path} is not a file; expected a fairseq checkpoint")
-    if Path(path).name in (WEIGHTS, "config.json") and Path(path).is_file():
-        raise ValueError(f"{path} is a file of a model; pass its folder")
-    if path == checkpoint and folder.is_dir() and not (folder / "config.json").is_file():
-        runs, hint = sorted(path.parent for path in folder.glob(f"*/checkpoints/{LAST}")), ""
-        if runs:
-            hint = f"; choose one of its runs, such as {runs[0]}"
-        elif any(folder.glob(DICTIONARY)) or any(folder.glob(f"*/{DICTIONARY}")):
-            hint = "; it is prepared data"
-        raise ValueError(f"{checkpoint} has neither a checkpoint nor a model of transformers, with config.json{hint}")
-    return path
-
-
-def is_exported(checkpoint) -> bool:
-    """Whether a command's CHECKPOINT is a folder that ``export`` wrote, which may have been trained since."""
-    path = Path(checkpoint) / "config.json"
-    config = read_json(path) if path.is_file() else None
-    return isinstance(config, dict) and config.get("model_type") == "linformer"
-
-
-def is_onnx_folder(checkpoint) -> bool:
-    """Whether a command's CHECKPOINT is a folder that ``export --onnx`` wrote; those of the hub have weights too."""
-    folder = Path(checkpoint)
-    return (folder / ONNX_GRAPH).is_file() and not (folder / WEIGHTS).is_file()
-
-
-def reject_onnx_folder(checkpoint) -> None:
-    """Raise ValueError for a folder that ``export --onnx`` wrote, where weights are needed."""
-    if is_onnx_folder(checkpoint):
-        raise ValueError(f"{checkpoint} is an ONNX folder, which only runs; pass what it was exported from")
 
 
 def _with_cfg(checkpoint: dict[str, Any]) -> dict[str, Any]:
@@ -207,7 +152,7 @@ def write_model(folder: Path, checkpoint: dict[str, Any], files: Files) -> None:
     """Write ``model.pt`` and the files that belong next to it to a folder."""
     replace_checkpoint(checkpoint, folder / MODEL)
     for name, content in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
 
 
@@ -249,7 +194,7 @@ def read_companions(folder: Path, dictionary=None) -> Files:
         dictionary: ``dict.txt`` with the tokenizer next to it; None for those in ``folder``.
 
     Returns:
-        Dictionary, tokenizer and dictionary of labels; empty without a dictionary.
+        Dictionary, tokenizer, dictionary of labels and modules; empty without a dictionary.
     """
     if dictionary and not Path(dictionary).is_file():
         raise ValueError(f"--dictionary {dictionary} does not exist")
@@ -259,7 +204,18 @@ def read_companions(folder: Path, dictionary=None) -> Files:
     tokenizer = find_tokenizer_files(dictionary.parent)
     paths = {path.name: path for path in (tokenizer.paths if tokenizer else ())}
     paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", LABELS)}
-    return {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
+    files = {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
+    return files | put_into(MODULES_FOLDER, read_files(folder / MODULES_FOLDER))
+
+
+def read_files(folder: Path) -> Files:
+    """All files in a folder and its subfolders; empty if it does not exist."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def put_into(folder: str, files: Files) -> Files:
+    """The files in a subfolder."""
+    return {f"{folder}/{name}": content for name, content in files.items()}
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path) -> None:

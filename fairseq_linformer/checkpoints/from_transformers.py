@@ -1,5 +1,6 @@
 """Encoders of ``transformers`` with their vocabulary as checkpoints of fairseq's RoBERTa."""
 
+import sys
 from argparse import Namespace
 from typing import Any
 
@@ -10,22 +11,26 @@ from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..data.tokenizer_json import FIRST_ID, SYMBOLS, order_tokens, read_settings, rewrite
 from ..models.roberta_eps import EPS_ARCHITECTURE, FAIRSEQ_EPSILON
 from ..models.shapes import EMBEDDINGS, OUTPUT_BIAS, OUTPUT_EMBEDDINGS
-from .files import Files, build_checkpoint
+from .files import MODULES_FOLDER, Files, build_checkpoint, put_into
+from .sentence_transformers import needs_lower_case, read_modules
 from .transformers_encoder import read_encoder
 from .transformers_loading import load_from_transformers
 
 
-def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
-    """Read BERT, RoBERTa or an encoder with their layers as a checkpoint of fairseq, with ``dict.txt`` and tokenizer.
+def read_transformers(name: str, config: Any) -> tuple[dict[str, Any], Files]:
+    """Read BERT, RoBERTa or an encoder with their layers as a checkpoint of fairseq, with ``dict.txt``, tokenizer
+    and modules of ``sentence-transformers``.
 
     Features are those of ``transformers``. If the layer norms have an epsilon other than fairseq's 1e-5, the
     architecture is ``roberta_eps`` instead of ``roberta``.
 
     Args:
-        name: folder with ``config.json``, safetensors and a fast tokenizer, or name of a model on the hub.
+        name: folder with safetensors and a fast tokenizer, or name of a model on the hub.
+        config: from ``load_config``.
     """
-    state, options, source = read_encoder(name)
-    order, files = read_vocabulary(name, state[EMBEDDINGS].size(0))
+    state, options, origin = read_encoder(name, config)
+    modules = read_modules(name)
+    order, files = read_vocabulary(name, state[EMBEDDINGS].size(0), needs_lower_case(modules))
     for key in (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS):
         state[key] = state[key][order]
     if not options["untie_weights_roberta"]:
@@ -39,11 +44,16 @@ def read_transformers(name: str) -> tuple[dict[str, Any], Files]:
         "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": options["max_positions"]},
         "criterion": {"_name": "masked_lm", "tpu": False},
     }
-    return build_checkpoint(cfg, state, {"imported": source}), files
+    return build_checkpoint(cfg, state, {"imported": origin}), files | put_into(MODULES_FOLDER, modules)
 
 
-def read_vocabulary(name: str, vocab_size: int) -> tuple[Tensor, Files]:
+def read_vocabulary(name: str, vocab_size: int, lower_case: bool = False) -> tuple[Tensor, Files]:
     """Read the vocabulary of a fast tokenizer, for a model with ``vocab_size`` embeddings.
+
+    Spare embeddings, after those of the tokens, are left out.
+
+    Args:
+        lower_case: texts are in lower case before anything else.
 
     Returns:
         (V,) token IDs of ``transformers`` in the order of fairseq's dictionary: <s>, <pad>, </s>, <unk>, the others,
@@ -56,10 +66,15 @@ def read_vocabulary(name: str, vocab_size: int) -> tuple[Tensor, Files]:
     if backend is None:
         raise ValueError(f"{label} must be a fast one, with a tokenizer.json, got {type(tokenizer).__name__}")
     settings, ids = read_settings(backend.to_str().encode(), label)
-    if len(ids) != vocab_size:
+    if len(ids) > vocab_size:
         raise ValueError(
-            f"{label} must have one token per embedding of the model ({vocab_size:,}), got {len(ids):,} tokens"
+            f"{label} must have at most one token per embedding of the model ({vocab_size:,}), got {len(ids):,} tokens"
         )
+    if spare := vocab_size - len(ids):
+        print(f"{name}: {spare:,} embeddings have no token and are left out", file=sys.stderr)
+    if lower_case:
+        normalizers = [{"type": "Lowercase"}, *filter(None, [settings.get("normalizer")])]
+        settings["normalizer"] = {"type": "Sequence", "normalizers": normalizers}
     special = [getattr(tokenizer, f"{kind}_token") for kind in ("cls", "pad", "sep", "unk", "mask")]
     if None in special or len(set(special)) < len(special):
         raise ValueError(f"{label} must have five different tokens for cls, pad, sep, unk and mask")

@@ -58,7 +58,7 @@ def upgrade_projections(weights: State, config: LinformerConfig) -> State:
     return new
 
 
-def to_transformers(state: State, head: str | None, tied: bool) -> State:
+def rename_to_transformers(state: State, head: str | None, tied: bool) -> State:
     """Convert a state dict from fairseq to ``transformers``.
 
     Args:
@@ -69,8 +69,8 @@ def to_transformers(state: State, head: str | None, tied: bool) -> State:
     return {key: value for key, value in new.items() if not (tied and key == f"{LM_HEAD}weight")}
 
 
-def to_fairseq(state: State, head: str, tied: bool) -> State:
-    """Convert a state dict back to fairseq: the inverse of ``to_transformers``.
+def rename_to_fairseq(state: State, head: str, tied: bool) -> State:
+    """Convert a state dict back to fairseq: the inverse of ``rename_to_transformers``.
 
     Args:
         head: fairseq's name of the classifier.

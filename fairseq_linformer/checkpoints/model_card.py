@@ -7,10 +7,10 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from .. import __version__
-from ..data.tasks import OWN
+from ..data.tasks import OWN, TASKS
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..huggingface import LinformerPreTrainedConfig
-from .sentence_transformers import POOLINGS, recorded_pooling
+from .identify import ONNX_GRAPH, ONNX_INT8_GRAPH
 
 _TEMPLATE = """\
 ---
@@ -20,8 +20,8 @@ _TEMPLATE = """\
 # Linformer
 
 A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), exported by fairseq-linformer.
-{%- if onnx %}
-`model.onnx` reads any number of sentences of up to {{ onnx.max_positions }} tokens, padded on the right, and returns
+{%- if graph %}
+`{{ file }}` reads any number of sentences of up to {{ graph.max_positions }} tokens, padded on the right, and returns
 {{ output }} {{ shape }}. It needs neither PyTorch nor fairseq:
 
 ```python
@@ -38,7 +38,7 @@ attention_mask = np.array([row.attention_mask for row in batch])
 input_ids = np.array([[0, 5, 6, 2], [0, 7, 2, 1]])  # <s> ... </s>, and <pad> after a shorter one
 attention_mask = (input_ids != 1).astype(np.int64)
 {%- endif %}
-session = onnxruntime.InferenceSession("FOLDER/model.onnx")
+session = onnxruntime.InferenceSession("FOLDER/{{ file }}")
 ({{ output }},) = session.run(None, {"input_ids": input_ids, "attention_mask": attention_mask})
 print({{ result }})
 ```
@@ -53,7 +53,7 @@ model = {{ auto_class }}.from_pretrained("FOLDER", trust_remote_code=True)
 pipe = pipeline("{{ task }}", "FOLDER"{% if has_head %}, truncation=True{% endif %}, trust_remote_code=True)
 {%- endif %}
 ```
-{%- if pooling %}
+{%- if vectors %}
 
 With sentence-transformers:
 
@@ -85,85 +85,159 @@ _KINDS = {
     "LinformerModel": ("AutoModel", "feature-extraction", "(sentences, tokens, width)"),
 }
 """Class of a model -> auto class, task, and shape of the output."""
+_METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
+"""Names of scores on the hub, where they differ."""
+
+Graph = dict[str, Any]
+"""``max_positions``, ``int8``, and the mode of ``pooling``, or None for logits."""
 
 
 def write_card(
-    folder: Path, config: LinformerPreTrainedConfig, onnx: dict[str, Any] | None = None, pooling: str | None = None
+    folder: Path,
+    config: LinformerPreTrainedConfig,
+    graph: Graph | None = None,
+    vectors: str | None = None,
+    license: str | None = None,
 ) -> None:
     """Write the model card of a folder, whose tokenizer has been written.
 
     Args:
         config: that of the model; ``fairseq`` has its provenance.
-        onnx: ``max_positions``, ``int8`` and ``pooling`` of the graph; None if the folder is for ``transformers``.
-        pooling: that of a folder that ``sentence-transformers`` opens.
+        graph: None if the folder is for ``transformers``.
+        vectors: how a vector is made of the features, if it is.
+        license: that of the model; None for the imported encoder's.
     """
     files = {"fast": TOKENIZER_JSON, "slow": "tokenizer_config.json"}
     tokenizer = next((kind for kind, name in files.items() if (folder / name).is_file()), None)
-    details = config.fairseq or {}
-    imported, distilled, finetuned = (details.get(name) or {} for name in ("imported", "distilled", "finetuned"))
+    imported = (config.fairseq or {}).get("imported") or {}
     auto_class, task, shape = _KINDS[config.architectures[0]]
-    if onnx and onnx["pooling"] in POOLINGS:
-        shape = "(sentences, width)"
-    has_head = task == "text-classification"
-    labels = [config.id2label[i] for i in range(config.num_labels)] if has_head else []
-    scores = [
-        (split, name, score, result["rows"])
-        for split, result in finetuned.get("splits", {}).items()
-        for name, score in result["scores"].items()
-        if has_head
+    pooling = graph and graph["pooling"]
+    texts = ["A <mask> sentence."] if task == "fill-mask" else ["First sentence.", "Another sentence, which is longer."]
+    card = ModelCard.from_template(
+        _describe(config, task, graph, vectors, license),
+        template_str=_TEMPLATE,
+        graph=graph,
+        file=graph and (ONNX_INT8_GRAPH if graph["int8"] else ONNX_GRAPH),
+        vectors=vectors,
+        has_head=task == "text-classification",
+        output="features" if pooling else "logits",
+        shape="(sentences, width)" if pooling in ("mean", "cls") else shape,
+        tokenizer=tokenizer,
+        texts=json.dumps(texts),
+        result="features.shape" if pooling else _format_result(config, _labels(config, task)),
+        auto_class=auto_class,
+        task=task,
+        rows=[
+            (_escape(name), _escape(value))
+            for name, value in [
+                *_list_sizes(config),
+                ("tokenizer", tokenizer),
+                ("weights of the graph", graph and _format_weights(graph)),
+                ("pooling", vectors),
+                *_list_results(config, task),
+                ("fairseq-linformer", __version__),
+            ]
+            if value not in (None, "")
+        ],
+        origin=_escape(imported.get("hub") or imported.get("name", "")),
+        sha256=_escape(imported.get("sha256")),
+    )
+    (folder / "README.md").write_text(str(card), encoding="utf-8")
+
+
+def _describe(
+    config: LinformerPreTrainedConfig, task: str, graph: Graph | None, vectors: str | None, license: str | None
+) -> ModelCardData:
+    """The metadata that the hub reads."""
+    imported, finetuned = ((config.fairseq or {}).get(name) or {} for name in ("imported", "finetuned"))
+    results = [
+        EvalResult(
+            task,
+            metric_type=_METRICS.get(name, name),
+            metric_value=score["value"],
+            **_locate_data(finetuned["task"], split),
+        )
+        for split, name, score, _ in _list_scores(config, task)
     ]
-    data = "own data" if finetuned.get("task") == OWN else finetuned.get("task", "")
-    vectors = onnx["pooling"] if onnx else pooling
-    is_normalized = vectors in POOLINGS and recorded_pooling(config).get("normalize")
-    variance = distilled.get("variance_after")
-    rows = [
+    data = sorted({result.dataset_type for result in results if "/" in result.dataset_type})
+    is_english = bool(data)  # all of TASKS are
+    relation = "quantized" if graph and graph["int8"] else "finetune"
+    return ModelCardData(
+        library_name="onnx" if graph else "sentence-transformers" if vectors else "transformers",
+        pipeline_tag="sentence-similarity" if vectors and not graph else task,
+        tags=["linformer", "fairseq"],
+        language=imported.get("language") or ("en" if is_english else None),
+        license=license or imported.get("license"),
+        base_model=imported.get("hub"),
+        base_model_relation=relation if imported.get("hub") else None,
+        datasets=data or None,
+        model_name="Linformer" if results else None,
+        eval_results=results or None,
+    )
+
+
+def _list_sizes(config: LinformerPreTrainedConfig) -> list[tuple[str, Any]]:
+    return [
         ("n, the longest input", config.max_positions),
         ("k, the projected dimension", config.projected_dim),
         ("sharing of E and F", config.sharing),
         ("local window", config.local_window),
         ("layers, width, heads", f"{config.layers}, {config.embed_dim}, {config.attention_heads}"),
         ("dictionary", f"{config.vocab_size:,} entries"),
-        ("tokenizer", tokenizer),
-        ("weights of the graph", onnx and ("int8, fp32 in norms and classification head" if onnx["int8"] else "fp32")),
-        ("classification head", has_head and f"{config.classification_head_name}: {', '.join(labels)}"),
-        ("pooling", f"{vectors}, normalized" if is_normalized else vectors),
+    ]
+
+
+def _list_results(config: LinformerPreTrainedConfig, task: str) -> list[tuple[str, Any]]:
+    """Head, explained variance of the distillation, and scores of finetuning."""
+    distilled, finetuned = ((config.fairseq or {}).get(name) or {} for name in ("distilled", "finetuned"))
+    labels, variance = _labels(config, task), distilled.get("variance_after")
+    return [
+        ("classification head", labels and f"{config.classification_head_name}: {', '.join(labels)}"),
         ("explained variance of the Transformer's last layer", variance and f"{variance[-1]:.3f}"),
-        *((f"{data} {split}, {name}", _format_score(score, num_rows)) for split, name, score, num_rows in scores),
+        *(
+            (f"{_name_data(finetuned['task'])} {split}, {name}", _format_score(score, num_rows))
+            for split, name, score, num_rows in _list_scores(config, task)
+        ),
         ("data of finetuning", finetuned.get("data")),
         ("commit of the code", finetuned.get("commit")),
-        ("fairseq-linformer", __version__),
     ]
-    card_data = ModelCardData(
-        library_name="onnx" if onnx else "sentence-transformers" if pooling else "transformers",
-        pipeline_tag="sentence-similarity" if pooling else task,
-        tags=["linformer", "fairseq"],
-        license=imported.get("license"),
-        base_model=imported.get("hub"),
-        model_name="Linformer" if scores else None,
-        eval_results=[
-            EvalResult(task, data, data, name, score["value"], dataset_split=split) for split, name, score, _ in scores
-        ]
-        or None,
-    )
-    texts = ["A <mask> sentence."] if task == "fill-mask" else ["First sentence.", "Another sentence, which is longer."]
-    card = ModelCard.from_template(
-        card_data,
-        template_str=_TEMPLATE,
-        onnx=onnx,
-        pooling=pooling,
-        has_head=has_head,
-        output="features" if onnx and onnx["pooling"] else "logits",
-        shape=shape,
-        tokenizer=tokenizer,
-        texts=json.dumps(texts),
-        result=_format_result(config, labels) if onnx and onnx["pooling"] is None else "features.shape",
-        auto_class=auto_class,
-        task=task,
-        rows=[(_escape(name), _escape(value)) for name, value in rows if value not in (None, "", False)],
-        origin=_escape(imported.get("hub") or imported.get("name", "")),
-        sha256=_escape(imported.get("sha256")),
-    )
-    (folder / "README.md").write_text(str(card), encoding="utf-8")
+
+
+def _list_scores(config: LinformerPreTrainedConfig, task: str) -> list[tuple[str, str, Any, int]]:
+    """The scores of ``finetune``: split, metric, score, and number of rows; none of features."""
+    splits = ((config.fairseq or {}).get("finetuned") or {}).get("splits", {}) if task == "text-classification" else {}
+    return [
+        (split, metric, score, result["rows"])
+        for split, result in splits.items()
+        for metric, score in result["scores"].items()
+    ]
+
+
+def _locate_data(name: str, split: str) -> dict[str, Any]:
+    """Where the hub has the rows of a task's split, as metadata of a score."""
+    task = TASKS.get(name)
+    if task is None or task.hub is None:
+        return {"dataset_type": name, "dataset_name": _name_data(name), "dataset_split": split}
+    part, _, file = task.hub.files[split].partition("/")
+    return {
+        "dataset_type": task.hub_name[0],
+        "dataset_name": name,
+        "dataset_config": part,
+        "dataset_split": file.partition("-")[0],
+    }
+
+
+def _name_data(name: str) -> str:
+    return "own data" if name == OWN else name
+
+
+def _labels(config: LinformerPreTrainedConfig, task: str) -> list[str]:
+    """The classes of a classifier; empty for another model."""
+    return [config.id2label[i] for i in range(config.num_labels)] if task == "text-classification" else []
+
+
+def _format_weights(graph: Graph) -> str:
+    return "int8, fp32 in norms and classification head" if graph["int8"] else "fp32"
 
 
 def _format_score(score: dict[str, Any], num_rows: int) -> str:

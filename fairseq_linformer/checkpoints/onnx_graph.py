@@ -19,7 +19,7 @@ from ..errors import only_errors
 from ..huggingface import LinformerPreTrainedModel
 from ..modules.linear import LinearProjection
 from ..modules.projection import LearnedProjection
-from .sentence_transformers import POOLINGS, recorded_pooling
+from .sentence_transformers import Pooling
 
 OPSET = 20
 """It has Gelu and LayerNormalization as single operators."""
@@ -28,17 +28,17 @@ INPUTS, OUTPUT = ("input_ids", "attention_mask"), "logits"
 _export_settings: Any = _config
 
 
-def output_of(is_classifier: bool, pooling: str | None) -> tuple[str, tuple[str, ...]]:
+def output_of(is_classifier: bool, pooling: Pooling | None) -> tuple[str, tuple[str, ...]]:
     """Name of a graph's output, and names of its dimensions.
 
     Args:
         is_classifier: whether the head is a classifier, not a masked language model.
-        pooling: ``none``, ``cls`` or ``mean``: the features of each token, of the first one, or their mean over all
-            tokens; None for the logits of the head.
+        pooling: the features of each token (``none``), of the first one (``cls``), or their mean over all tokens
+            (``mean``); None for the logits of the head.
     """
     if pooling is None:
         return OUTPUT, ("batch", "classes") if is_classifier else ("batch", "length", "vocabulary")
-    if pooling == "none":
+    if pooling.mode == "none":
         return "last_hidden_state", ("batch", "length", "width")
     return "sentence_embedding", ("batch", "width")
 
@@ -49,13 +49,13 @@ class OnnxModel(nn.Module):
     Args:
         model: modified in place: E and F become plain matrices with N columns.
         max_positions: N.
-        pooling: as for ``output_of``. Pooled vectors are normalized if those of the imported encoder are.
+        pooling: as for ``output_of``.
     """
 
-    def __init__(self, model: LinformerPreTrainedModel, max_positions: int, pooling: str | None):
+    def __init__(self, model: LinformerPreTrainedModel, max_positions: int, pooling: Pooling | None):
         super().__init__()
-        self.normalize = pooling in POOLINGS and bool(recorded_pooling(model.config).get("normalize"))
-        self.encoder, self.pooling = model.base_model.encoder, pooling
+        self.encoder, self.mode = model.base_model.encoder, pooling.mode if pooling else None
+        self.normalize = pooling is not None and pooling.normalize
         self.is_classifier = hasattr(model, "classifier")
         if pooling is None:
             self.head: nn.Module = model.classifier if self.is_classifier else model.lm_head
@@ -81,21 +81,21 @@ class OnnxModel(nn.Module):
             (B, n, d) or (B, d).
         """
         padding = attention_mask.eq(0) | input_ids.eq(self.encoder.config.padding_idx)
-        reads_first = self.pooling == "cls" or (self.pooling is None and self.is_classifier)
+        reads_first = self.mode == "cls" or (self.mode is None and self.is_classifier)
         positions = input_ids.new_zeros(input_ids.size(0), 1) if reads_first else None
         features: Tensor = self.encoder(input_ids, positions, padding_mask=padding, padded=True)[0]
-        if self.pooling == "cls":
+        if self.mode == "cls":
             features = features[:, 0]
-        elif self.pooling == "mean":
+        elif self.mode == "mean":
             num_tokens = (~padding).sum(1, keepdim=True).clamp(min=1)
             features = features.masked_fill(padding.unsqueeze(-1), 0.0).sum(1) / num_tokens
-        elif self.pooling is None:
+        elif self.mode is None:
             features = self.head(features)
         return F.normalize(features, dim=1) if self.normalize else features
 
 
 def write_graph(
-    model: LinformerPreTrainedModel, path: Path, max_positions: int, pooling: str | None = None, int8: bool = False
+    model: LinformerPreTrainedModel, path: Path, max_positions: int, pooling: Pooling | None = None, int8: bool = False
 ) -> None:
     """Write a model as ``path``; PyTorch writes weights of more than 1.5 GiB to ``path`` + ``.data``.
 

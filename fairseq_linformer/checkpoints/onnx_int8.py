@@ -23,8 +23,8 @@ PROJECTION = re.compile(r"\.[EF](\.heads\.\d+)?\.weight$")
 """Name of a learned E or F, of a layer or of a head with its own k."""
 LARGEST = 127
 LARGEST_FACTOR = 64
-"""Of weights of linear layers. Without VNNI, x86 adds pairs of products in 16 bits: 2 * 64 * 255 < 2^15, but not
-2 * 127 * 255."""
+"""The largest weight of a linear layer. Without VNNI, x86 adds pairs of products in 16 bits: 2 * 64 * 255 < 2^15, but
+not 2 * 127 * 255."""
 
 
 def quantize_(model: ir.Model) -> None:

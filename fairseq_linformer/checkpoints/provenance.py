@@ -7,7 +7,8 @@ from typing import Any
 
 from ..data.manifest import read_manifest
 from ..files import read_json
-from .files import RESULT, get_architecture, get_cfg_section
+from .files import get_architecture, get_cfg_section
+from .identify import RESULT
 
 ORIGINS = ("imported", "distilled")
 """Entries of a checkpoint's ``provenance``: the source with license and SHA-256, and the report of ``linearize``."""

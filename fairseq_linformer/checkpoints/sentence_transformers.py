@@ -1,71 +1,143 @@
-"""How the features of an encoder become one vector: the modules of ``sentence-transformers``.
+"""The modules of ``sentence-transformers``, which make one vector of an encoder's features.
 
-FOLDER/modules.json          the modules in order: the encoder, pooling, and possibly normalization
-FOLDER/1_Pooling/config.json the pooling
-FOLDER/sentence_bert_config.json
-                             max_seq_length, in tokens
+modules.json                        their types in order: the encoder, pooling, and possibly others
+sentence_bert_config.json           options of the encoder: max_seq_length in tokens, do_lower_case
+config_sentence_transformers.json   prompts and similarity
+1_Pooling/config.json, ...          options and weights of each module
+
+An exported folder has these files, and next to a fairseq checkpoint they are in ``files.MODULES_FOLDER``.
 """
 
+import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..files import read_json, write_json
-from ..huggingface import LinformerPreTrainedConfig
-from .transformers_loading import find_hub_file
+from ..files import read_json
+from .files import Files
+from .transformers_loading import WEIGHTS, find_hub_file
 
+MODULES, ENCODER, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 POOLINGS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
-"""Poolings, and their key in ``1_Pooling/config.json``."""
-MODULES = "modules.json"
-Pooling = dict[str, Any]
-"""``pooling``, one of ``POOLINGS``, and ``normalize``, whether vectors have length 1."""
+"""Poolings that a graph computes, and their key in ``1_Pooling/config.json``."""
+WITHOUT_WEIGHTS, WITH_WEIGHTS = ("Pooling", "Normalize", "Dropout"), ("Dense", "LayerNorm")
+"""Modules that need the encoder's last features only."""
 
 
-def read_pooling(name: str) -> Pooling | None:
-    """The pooling of a folder or of a model on the hub; None if it has none, or modules that are not pooled features.
+class Pooling(NamedTuple):
+    """How a graph makes a vector of features: one of ``POOLINGS``, and whether it gets length 1."""
 
-    Args:
-        name: as for ``find_hub_file``.
+    mode: str
+    normalize: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.mode}, normalized" if self.normalize else self.mode
+
+
+def read_modules(name: str) -> Files:
+    """Read the modules of a folder, or of a model on the hub; empty if it has none.
+
+    ``max_seq_length``, which newer versions store as the tokenizer's limit, is set.
+
+    Raises:
+        ValueError: a module needs more than the encoder's last features, or its weights are not safetensors.
     """
     if (path := find_hub_file(name, MODULES)) is None:
+        return {}
+    names = [MODULES, ENCODER, PROMPTS]
+    for i, (kind, folder) in enumerate(_list_modules(read_json(path))):
+        if i == 0 and kind == "Transformer":
+            continue
+        if i == 0 or kind not in WITHOUT_WEIGHTS + WITH_WEIGHTS or not re.fullmatch(r"\w[\w.-]*", folder):
+            known = ", ".join(WITHOUT_WEIGHTS + WITH_WEIGHTS)
+            raise ValueError(f"{MODULES} of {name} must have a Transformer, and after it only {known}, got {kind}")
+        names += [f"{folder}/config.json", f"{folder}/{WEIGHTS}"]
+        if kind in WITH_WEIGHTS and not find_hub_file(name, names[-1]):
+            raise ValueError(
+                f"{name} has no {names[-1]}; `SentenceTransformer(NAME).save_pretrained(FOLDER)` writes safetensors"
+            )
+    files = {file: found.read_bytes() for file in names if (found := find_hub_file(name, file))}
+    options = _read(files, ENCODER)
+    tokenizer = find_hub_file(name, "tokenizer_config.json")
+    if tokenizer and not options.get("max_seq_length"):
+        options["max_seq_length"] = read_json(tokenizer).get("model_max_length")
+    return {**files, ENCODER: _to_json(options)}
+
+
+def needs_lower_case(files: Files) -> bool:
+    """Whether texts are in lower case before they are split into tokens."""
+    return bool(_read(files, ENCODER).get("do_lower_case"))
+
+
+def set_length(options: bytes, n: int, is_longer: bool = False) -> bytes:
+    """The content of ``ENCODER`` for an encoder of another n, to whose tokens inputs are truncated.
+
+    Args:
+        is_longer: inputs may have n tokens, even if ``max_seq_length`` was smaller.
+    """
+    values = json.loads(options)
+    longest = n if is_longer else min(values.get("max_seq_length") or n, n)
+    return _to_json({**values, "max_seq_length": longest})
+
+
+def set_pooling(files: Files, mode: str, width: int) -> Files:
+    """The files with another pooling of features of this width; ValueError if modules with weights follow it."""
+    kinds = [kind for kind, _ in _list_modules(_read(files, MODULES))]
+    if others := [kind for kind in kinds if kind in WITH_WEIGHTS]:
+        raise ValueError(f"--pooling must be unset, since the encoder's own vectors are those of its {others[0]}")
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate((("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")))
+        if kind != "Normalize" or kind in kinds
+    ]
+    modes = {key: each == mode for each, key in POOLINGS.items()}
+    return {
+        **{name: files[name] for name in (ENCODER, PROMPTS) if name in files},
+        MODULES: _to_json(modules),
+        "1_Pooling/config.json": _to_json({"word_embedding_dimension": width, **modes}),
+    }
+
+
+def find_pooling(files: Files) -> Pooling | None:
+    """The pooling, and normalization, that are all of the modules; None if there are others."""
+    modules = {kind: path for kind, path in _list_modules(_read(files, MODULES)) if kind != "Dropout"}
+    if [*modules] not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         return None
-    modules = read_json(path)
-    kinds = [module["type"].rpartition(".")[2] for module in modules]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        return None
-    config = find_hub_file(name, f"{modules[1]['path']}/config.json")
-    values = read_json(config) if config else {}
+    values = _read(files, f"{modules['Pooling']}/config.json")
     chosen = [key for key, value in values.items() if key.startswith("pooling_mode_") and value is True]
     for mode, key in POOLINGS.items():
-        if values.get("pooling_mode") == mode or chosen == [key]:
-            return {"pooling": mode, "normalize": len(kinds) == 3}
+        if values.get("include_prompt", True) and (values.get("pooling_mode") in (mode, [mode]) or chosen == [key]):
+            return Pooling(mode, "Normalize" in modules)
     return None
 
 
-def recorded_pooling(config: LinformerPreTrainedConfig) -> Pooling:
-    """The pooling of the encoder that an exported model was made of; empty if it had none."""
-    imported = (config.fairseq or {}).get("imported", {})
-    pooling: Pooling = imported.get("pooling", {})
-    return pooling
+def describe_modules(files: Files) -> str | None:
+    """The modules after the encoder, for the model card; None without modules."""
+    pooling = find_pooling(files)
+    kinds = [kind for kind, _ in _list_modules(_read(files, MODULES))][1:]
+    return str(pooling) if pooling else ", ".join(kinds) or None
 
 
-def write_modules(folder: Path, pooling: Pooling, width: int, n: int) -> None:
-    """Make an exported folder one for ``SentenceTransformer(folder, trust_remote_code=True)``.
+def write_modules(folder: Path, files: Files) -> None:
+    """Write the files, and the folders of modules without files."""
+    for _, path in _list_modules(_read(files, MODULES)):
+        (folder / path).mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
 
-    Args:
-        width: of the features.
-        n: longest input in tokens.
-    """
-    kinds = ["Transformer", "Pooling", *["Normalize"] * pooling["normalize"]]
-    paths = ["", "1_Pooling", "2_Normalize"]
-    write_json(
-        folder / MODULES,
-        [
-            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for i, (kind, path) in enumerate(zip(kinds, paths))
-        ],
-    )
-    for path in paths[1 : len(kinds)]:
-        (folder / path).mkdir()
-    modes = {key: mode == pooling["pooling"] for mode, key in POOLINGS.items()}
-    write_json(folder / paths[1] / "config.json", {"word_embedding_dimension": width, **modes})
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": n, "do_lower_case": False})
+
+def _read(files: Files, name: str) -> Any:
+    return json.loads(files.get(name, b"{}"))
+
+
+def _list_modules(modules: Any) -> list[tuple[str, str]]:
+    """The type and folder of each module; a type that is not of ``sentence-transformers`` has a full name."""
+    return [
+        (kind.rpartition(".")[2] if kind.startswith("sentence_transformers.") else kind, module["path"])
+        for module in modules
+        for kind in [module["type"]]
+    ]
+
+
+def _to_json(content: Any) -> bytes:
+    return json.dumps(content, indent=2).encode()

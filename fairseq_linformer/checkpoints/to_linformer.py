@@ -22,7 +22,7 @@ from .files import get_cfg_section, replace_model, resolve_model
 
 MAX_DEFAULT_K = 256
 DEFAULT_LOCAL_WINDOW = 16
-"""Of ``to_linformer``; with it a converted encoder keeps its perplexity almost without training."""
+"""The default keeps an encoder's perplexity almost without training."""
 
 
 def is_linformer(checkpoint: dict[str, Any]) -> bool:

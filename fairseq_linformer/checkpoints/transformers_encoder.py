@@ -11,22 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from ..config import check_epsilon
-from ..errors import silence_transformers
-from ..files import fingerprint, sha256
 from ..models.distillation import NEW_LM_HEAD
 from ..models.roberta_eps import BERT_EPSILON
 from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_BIAS, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
-from .sentence_transformers import read_pooling
-from .transformers_loading import (
-    WEIGHTS,
-    check_config,
-    check_loaded_weights,
-    describe_pickle,
-    find_hub_file,
-    load_from_transformers,
-    read_weight_files,
-)
+from .transformers_loading import check_loaded_weights, find_hub_file, hash_weights, load_from_transformers
 
 _LM_HEAD = "encoder.lm_head"
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "gelu_pytorch_tanh": "gelu_accurate", "relu": "relu"}
@@ -88,48 +77,33 @@ _LIKE_ROBERTA = ("roberta", "xlm-roberta", "camembert", "data2vec-text")
 """Model types with RoBERTa's position IDs and masked LM head."""
 _TYPES = ("bert", "ernie", "electra", *_LIKE_ROBERTA, "distilbert")
 _UNLIKE = {
-    "albert": "its embeddings are factorized and its layers shared",
-    "big_bird": "its attention is sparse",
-    "deberta": "its positions are relative",
-    "deberta-v2": "its positions are relative",
-    "esm": "its layer norms come before the sublayers",
-    "eurobert": "its positions are rotary and its feed-forward layers gated",
-    "gte": "its positions are rotary and its feed-forward layers gated",
-    "jina_embeddings_v3": "its positions are rotary",
-    "longformer": "its attention is sparse",
-    "megatron-bert": "its layer norms come before the sublayers",
-    "modernbert": "its positions are rotary and its feed-forward layers gated",
-    "mpnet": "its attention has a relative position bias",
-    "nomic_bert": "its positions are rotary and its feed-forward layers gated",
-    "rembert": "its embeddings are factorized",
-    "roberta-prelayernorm": "its layer norms come before the sublayers",
-    "roformer": "its positions are rotary",
-    "t5": "its attention has a relative position bias",
-    "xlm-roberta-xl": "its layer norms come before the sublayers",
+    "its positions are rotary": ("eurobert", "gte", "jina_embeddings_v3", "modernbert", "nomic_bert", "roformer"),
+    "its positions are relative": ("deberta", "deberta-v2", "mpnet", "t5"),
+    "its embeddings are factorized": ("albert", "rembert"),
+    "its attention is sparse": ("big_bird", "longformer"),
+    "its layer norms come before the sublayers": ("esm", "megatron-bert", "roberta-prelayernorm", "xlm-roberta-xl"),
 }
-"""Why models of a type cannot be represented."""
+"""Why fairseq's RoBERTa cannot represent models -> their types."""
 
 
-def read_encoder(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
+def read_encoder(name: str, config: Any) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
     """Read an encoder from a folder or from the hub.
 
     Only safetensors are read, and no code is run. Without a complete masked LM head, it gets that of a new model.
 
     Args:
-        name: folder with ``config.json``, or name of a model on the hub.
+        name: folder, or name of a model on the hub.
+        config: from ``load_config``.
 
     Returns:
         - State dict of fairseq's RoBERTa; rows of the embeddings are in the order of ``transformers``.
         - Options of the model.
         - Where it comes from: ``name``, ``model_type`` and ``sha256`` of the weights; ``lm_head``, "imported" or
-          ``NEW_LM_HEAD``; ``hub``, the whole name if it is on the hub; ``license`` if the model card states one; and
-          ``pooling`` if it embeds sentences, see ``sentence_transformers.py``.
+          ``NEW_LM_HEAD``; ``hub``, the whole name if it is on the hub; and ``license`` and ``language`` if the model
+          card states them.
     """
-    from transformers import AutoConfig, AutoModelForMaskedLM
+    from transformers import AutoModelForMaskedLM
 
-    silence_transformers()
-    config = load_from_transformers(AutoConfig, name)
-    check_config(name, config)
     _check_type(name, config)
     checksum = hash_weights(name)
     model, info = load_from_transformers(
@@ -159,46 +133,29 @@ def read_encoder(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str
         "untie_weights_roberta": not tied,
     }
     options["activation_fn"] = _ACTIVATIONS[options["activation_fn"]]
-    source = {
+    origin = {
         "name": os.path.basename(os.path.abspath(name)),
         "model_type": config.model_type,
         "sha256": checksum,
         "lm_head": NEW_LM_HEAD if info["missing_keys"] else "imported",
         **({} if os.path.isdir(name) else {"hub": name}),
+        **_read_card(name),
     }
-    if license := _read_license(name):
-        source["license"] = license
-    if pooling := read_pooling(name):
-        source["pooling"] = pooling
-    return state, options, source
+    return state, options, origin
 
 
-def _read_license(name: str) -> str | None:
-    """The license in the model card of a folder or a model on the hub; None without one."""
+def _read_card(name: str) -> dict[str, Any]:
+    """License and languages in the model card of a folder or a model on the hub, if it states them."""
     from huggingface_hub import ModelCard
 
     if not (path := find_hub_file(name, "README.md")):
-        return None
+        return {}
     try:
-        license = ModelCard.load(path, ignore_metadata_errors=True).data.license
+        data = ModelCard.load(path, ignore_metadata_errors=True).data
     except Exception:  # it is damaged, which raises many types
-        return None
-    return license if isinstance(license, str) else None
-
-
-def hash_weights(name: str) -> str:
-    """SHA-256 of the safetensors file of a model, or of the checksums of several; ValueError if it has none."""
-    if path := find_hub_file(name, WEIGHTS):
-        return sha256(path)
-    if index := find_hub_file(name, f"{WEIGHTS}.index.json"):
-        paths = {shard: find_hub_file(name, shard) for shard in read_weight_files(index)}
-        if missing := [shard for shard, path in paths.items() if path is None]:
-            raise ValueError(f"{name} has no {missing[0]}, which is in {index.name}")
-        return fingerprint({shard: sha256(path) for shard, path in paths.items()})
-    if find_hub_file(name, "pytorch_model.bin"):
-        raise ValueError(describe_pickle(name))
-    offline = "" if os.path.isdir(name) else ", or it is not cached and the hub cannot be reached"
-    raise ValueError(f"{name} has no {WEIGHTS}{offline}")
+        return {}
+    values = {key: getattr(data, key, None) for key in ("license", "language")}
+    return {key: value for key, value in values.items() if isinstance(value, str | list)}
 
 
 def _settings(config: Any) -> dict[str, str]:
@@ -207,16 +164,9 @@ def _settings(config: Any) -> dict[str, str]:
 
 def _check_type(name: str, config: Any) -> None:
     """Raise ValueError if fairseq's RoBERTa cannot represent the model."""
-    from transformers import MODEL_FOR_MASKED_LM_MAPPING
-
     if config.model_type not in _TYPES:
-        reason = _UNLIKE.get(config.model_type)
-        if config.is_encoder_decoder or type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-            reason = reason or "it is not an encoder for masked language modeling"
-        raise ValueError(
-            f"model_type of {name} must be one of {', '.join(_TYPES)}, got {config.model_type!r}"
-            + (f": {reason}" if reason else "")
-        )
+        reason = next((f": {reason}" for reason, types in _UNLIKE.items() if config.model_type in types), "")
+        raise ValueError(f"model_type of {name} must be one of {', '.join(_TYPES)}, got {config.model_type!r}{reason}")
     # The masked LM heads of RoBERTa and ELECTRA in transformers always use gelu, that of fairseq the activation of the
     # layers.
     activations = ["gelu"] if config.model_type in (*_LIKE_ROBERTA, "electra") else list(_ACTIVATIONS)

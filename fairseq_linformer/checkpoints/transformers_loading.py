@@ -9,15 +9,17 @@ from typing import Any
 from torch import nn
 
 from ..config import LAYERS_LIMIT
-from ..files import read_json
+from ..errors import silence_transformers
+from ..files import fingerprint, read_json, sha256
 
-WEIGHTS = "model.safetensors"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+"""Weights of a model in one file, and the names of the files if they are in several."""
 ATTENTIONS = (None, "eager", "sdpa", "flash_attention_2", "flex_attention")
 """Attentions of ``transformers`` itself; other names are kernels that it would download and run."""
 
 
 def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
-    """``auto_class.from_pretrained`` without remote code; ValueError with the reason if it fails in any way."""
+    """``auto_class.from_pretrained`` without remote code; ValueError with the reason if it fails."""
     with _explained(name):
         return auto_class.from_pretrained(name, trust_remote_code=False, **options)
 
@@ -35,24 +37,25 @@ def find_hub_file(name: str, file: str) -> Path | None:
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
     """Turn what ``transformers`` raises for a model into a ValueError in one sentence."""
-    if not os.path.isdir(name):
-        folder, slash, _ = name.partition("/")
-        if os.path.isabs(name) or name.startswith(".") or name.count("/") > 1 or (slash and os.path.isdir(folder)):
-            raise ValueError(f"{name} is not a folder, nor a name on the hub")
     try:
         yield
     except ImportError:
         raise
-    except BaseException as error:  # damaged files and the network raise many types
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # that of tokenizers, in Rust
-            raise
+    except Exception as error:  # damaged files and the network raise many types
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         which = name if os.path.isdir(name) else f"{name}, which is neither a file nor a folder here, from the hub"
         raise ValueError(f"transformers cannot load {which}: {reason}") from None
 
 
-def check_config(name: str, config: Any) -> None:
-    """Reject what a stranger's configuration could make ``transformers`` download, or build for hours."""
+def load_config(name: str) -> Any:
+    """The configuration of a model, also of a Linformer; ValueError if it would make ``transformers`` download code,
+    or build a model for hours."""
+    from transformers import AutoConfig
+
+    from .. import huggingface  # noqa: F401  registers the Linformer with AutoConfig
+
+    silence_transformers()
+    config = load_from_transformers(AutoConfig, name)
     attention = getattr(config, "_attn_implementation", None)
     if attention not in ATTENTIONS:
         allowed = ", ".join(filter(None, ATTENTIONS))
@@ -62,18 +65,13 @@ def check_config(name: str, config: Any) -> None:
     layers = getattr(config, "num_hidden_layers", 1)
     if not isinstance(layers, int) or not 1 <= layers <= LAYERS_LIMIT:
         raise ValueError(f"{name}: num_hidden_layers must be between 1 and {LAYERS_LIMIT:,}, got {layers!r}")
-    for number, label in config.id2label.items():
-        if not isinstance(label, str):
-            raise ValueError(f"{name}: id2label must have strings, got {label!r} for {number}")
+    return config
 
 
 def load_weights_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
-    """``load_from_transformers`` for a class with weights, which must be safetensors in the folder."""
-    from transformers import AutoConfig
-
-    check_config(name, load_from_transformers(AutoConfig, name))
-    if os.path.isdir(name):
-        find_weights(Path(name))
+    """``load_from_transformers`` for a class with weights, which must be safetensors."""
+    load_config(name)
+    find_weights(name)
     return load_from_transformers(auto_class, name, use_safetensors=True, **options)
 
 
@@ -104,18 +102,31 @@ def check_loaded_weights(name: str, info: dict[str, Any], may_be_new: Callable[[
             raise ValueError(f"the weights of {name} do not match its config.json: {key} {problem}")
 
 
-def find_weights(folder: Path) -> list[Path]:
-    """The safetensors files of a folder; ValueError if one is missing."""
-    index = folder / f"{WEIGHTS}.index.json"
-    names = [WEIGHTS] if (folder / WEIGHTS).is_file() or not index.is_file() else read_weight_files(index)
-    if missing := [name for name in names if not (folder / name).is_file()]:
-        if (folder / "pytorch_model.bin").is_file():
-            raise ValueError(describe_pickle(str(folder)))
-        raise ValueError(f"{folder} has no {missing[0]}; only safetensors are supported")
-    return [folder / name for name in names]
+def find_weights(name: str) -> list[Path]:
+    """The safetensors files of a folder or of a model on the hub; ValueError if it has none, or one is missing."""
+    if path := find_hub_file(name, WEIGHTS):
+        return [path]
+    if index := find_hub_file(name, INDEX):
+        paths = {shard: find_hub_file(name, shard) for shard in _read_weight_files(index)}
+        if missing := [shard for shard, path in paths.items() if path is None]:
+            raise ValueError(f"{name} has no {missing[0]}, which is in {INDEX}")
+        return [path for path in paths.values() if path]
+    if find_hub_file(name, "pytorch_model.bin"):
+        raise ValueError(
+            f"{name} has its weights as a pickle, which can contain code; if you trust it, convert it to safetensors "
+            "with `AutoModel.from_pretrained(NAME).save_pretrained(FOLDER)`"
+        )
+    offline = "" if os.path.isdir(name) else ", or it is not cached and the hub cannot be reached"
+    raise ValueError(f"{name} has no {WEIGHTS}{offline}; other formats are not supported")
 
 
-def read_weight_files(index: Path) -> list[str]:
+def hash_weights(name: str) -> str:
+    """SHA-256 of the safetensors file of a model, or of the checksums of several; ValueError if it has none."""
+    paths = find_weights(name)
+    return sha256(paths[0]) if len(paths) == 1 else fingerprint({path.name: sha256(path) for path in paths})
+
+
+def _read_weight_files(index: Path) -> list[str]:
     """The files of a ``model.safetensors.index.json``; ValueError if it is damaged or names files elsewhere."""
     try:
         names = sorted(set(read_json(index)["weight_map"].values()))
@@ -125,11 +136,3 @@ def read_weight_files(index: Path) -> list[str]:
         if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".safetensors"):
             raise ValueError(f"{index} must name safetensors files next to it, got {name!r}")
     return names
-
-
-def describe_pickle(name: str) -> str:
-    """The error of a model whose weights are a pickle."""
-    return (
-        f"{name} has its weights as a pickle, which can contain code; if you trust it, convert it to safetensors "
-        "with `AutoModel.from_pretrained(NAME).save_pretrained(FOLDER)`"
-    )

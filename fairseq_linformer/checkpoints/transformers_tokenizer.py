@@ -19,7 +19,7 @@ from ..data.tokenizer_files import (
     find_tokenizer_files,
 )
 from ..data.tokenizer_json import FIRST_ID, SYMBOLS, rewrite
-from ..huggingface.tokenization_linformer import LinformerTokenizer
+from ..huggingface.tokenization_linformer import LinformerByteLevelTokenizer, LinformerTokenizer
 
 
 def find_tokenizer(
@@ -52,7 +52,8 @@ def find_tokenizer(
         model = str(paths[SENTENCEPIECE_FILE])
         return LinformerTokenizer(str(dictionary), model, model_max_length=max_positions), paths
     bos, pad, eos, unk, mask = SYMBOLS
-    return PreTrainedTokenizerFast(
+    is_byte_level = isinstance(fast.pre_tokenizer, pre_tokenizers.ByteLevel) and not fast.pre_tokenizer.add_prefix_space
+    return (LinformerByteLevelTokenizer if is_byte_level else PreTrainedTokenizerFast)(
         tokenizer_object=fast,
         **dict(bos_token=bos, cls_token=bos, pad_token=pad, eos_token=eos, sep_token=eos, unk_token=unk),
         mask_token=mask,

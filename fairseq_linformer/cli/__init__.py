@@ -11,7 +11,6 @@ from types import FrameType
 from typing import NoReturn
 
 from .. import __version__
-from ..errors import root_cause
 from ..signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, export, finetune, linearize, path, plan, prepare, reproduce, submit
 from .parsers import HelpFormatter, Parser
@@ -55,10 +54,6 @@ def main(arguments: list[str] | None = None) -> None:
             _run(parser, sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         sys.exit(130)
-    except RuntimeError as error:  # torch.save raises one of its own while a signal ends it
-        if not isinstance(stop := root_cause(error), (KeyboardInterrupt, SystemExit)):
-            raise
-        sys.exit(stop.code if isinstance(stop, SystemExit) else 130)
     except BrokenPipeError:  # the reader of standard output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

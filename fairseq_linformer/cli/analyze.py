@@ -67,11 +67,9 @@ def _add_model(parser) -> None:
 def _open(options: argparse.Namespace) -> tuple[Any, int]:
     """The model, and n."""
     from ..analysis.loading import load_model
-    from ..checkpoints.files import find_checkpoint
 
     files = tokenizer_files(options)
-    checkpoint = find_checkpoint(options.checkpoint)
-    model = load_model(checkpoint, options.device, dictionary=options.dictionary, tokenizer_files=files)
+    model = load_model(options.checkpoint, options.device, dictionary=options.dictionary, tokenizer_files=files)
     n = model.n if options.tokens_per_sample is None else options.tokens_per_sample
     if not 3 <= n <= model.n:  # <s>, a token, </s>
         raise ValueError(f"--tokens-per-sample must be between 3 and {model.n} for {model.name}, got {n}")

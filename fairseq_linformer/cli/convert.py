@@ -61,11 +61,11 @@ def _convert(options: argparse.Namespace) -> str:
     import torch
 
     from ..checkpoints.convert import convert
-    from ..checkpoints.files import MODEL, find_checkpoint
+    from ..checkpoints.identify import MODEL
 
     torch.manual_seed(options.seed)
     values = explicit_options(options, ("arch", *MODEL_OPTIONS))
-    new, old_n = convert(find_checkpoint(options.source), options.out, dictionary=options.dictionary, **values)
+    new, old_n = convert(options.source, options.out, dictionary=options.dictionary, **values)
     return "\n".join(_describe(new, old_n, options.out / MODEL))
 
 

@@ -89,7 +89,8 @@ def add_parser(commands) -> None:
 def _evaluate(options: argparse.Namespace) -> str | None:
     if options.input:
         check_task_or_file(options.input)  # before PyTorch is imported, which takes seconds
-    from ..checkpoints.files import check_new_file, find_checkpoint
+    from ..checkpoints.files import check_new_file
+    from ..checkpoints.identify import identify
     from ..files import write_json
 
     outputs = [path for path in (options.predictions, options.json) if path is not None]
@@ -98,9 +99,9 @@ def _evaluate(options: argparse.Namespace) -> str | None:
             check_new_file(path)
     if len({Path(path).resolve() for path in outputs}) < len(outputs):
         raise ValueError(f"--json must be a file other than --predictions, got {options.json}")
-    options.checkpoint = find_checkpoint(options.checkpoint)
-    content, report = _compute_perplexity(options) if options.perplexity else _score_rows(options)
-    content = {"checkpoint": options.checkpoint, "on": options.input or options.perplexity, **content}
+    model = identify(options.checkpoint)
+    content, report = _compute_perplexity(options, model) if options.perplexity else _score_rows(options, model)
+    content = {"checkpoint": model.path, "on": options.input or options.perplexity, **content}
     if options.json == STDOUT:
         print(json.dumps(content, indent=1))
     elif options.json:
@@ -111,12 +112,14 @@ def _evaluate(options: argparse.Namespace) -> str | None:
     return None
 
 
-def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
+def _compute_perplexity(options: argparse.Namespace, model: Any) -> tuple[dict, str]:
+    from ..checkpoints.identify import Kind
     from ..evaluation.perplexity import compute_perplexity
 
     check_options(options, INPUTS, "the text of --perplexity", options.perplexity)
+    model.check_kind(Kind.FAIRSEQ)
     settings = explicit_options(options, (*INPUTS["the text of --perplexity"], "max_tokens"))
-    result = compute_perplexity(options.checkpoint, options.perplexity, device=_choose_device(options), **settings)
+    result = compute_perplexity(model.path, options.perplexity, device=_choose_device(options), **settings)
     rate = result["tokens"] / max(result["seconds"], 1e-9)
     report = (
         f"perplexity {result['perplexity']:.2f} ({result['bits']:.4f} bits per masked token), "
@@ -126,8 +129,8 @@ def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
     return result, report
 
 
-def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
-    from ..checkpoints.files import is_fairseq_checkpoint
+def _score_rows(options: argparse.Namespace, model: Any) -> tuple[dict, str]:
+    from ..checkpoints.identify import Kind
     from ..data.tasks import TASKS
     from ..evaluation.encoded_rows import encode_examples, is_prepared, read_published_rows
     from ..evaluation.evaluate import evaluate, format_report
@@ -138,10 +141,10 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     if kind == "a file" and name != STDIN and not Path(name).is_file():
         raise ValueError(f"{name} must be a file, or a folder that `prepare` wrote for a task")
     check_options(options, INPUTS, kind, name)
-    if kind == "prepared data" and not is_fairseq_checkpoint(options.checkpoint):
-        tokens = f"{name} has fairseq's token IDs, which {options.checkpoint} cannot read"
+    if kind == "prepared data" and model.kind is not Kind.FAIRSEQ:
+        tokens = f"{name} has fairseq's token IDs, which {model.path} cannot read"
         raise ValueError(f"{tokens}; pass the task with --source, or a file")
-    classifier = _open_classifier(options)
+    classifier = _open_classifier(options, model)
     if kind == "a task":
         published = read_published_rows(TASKS[name], options.source or "hub", split)
         total, rows = len(published), encode_examples(classifier, published, TASKS[name], truncated)
@@ -158,23 +161,21 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     return result, format_report(result)
 
 
-def _open_classifier(options: argparse.Namespace) -> Any:
-    from ..checkpoints.files import is_fairseq_checkpoint, is_onnx_folder
+def _open_classifier(options: argparse.Namespace, model: Any) -> Any:
+    from ..checkpoints.identify import Kind
 
-    checkpoint = options.checkpoint
-    if is_fairseq_checkpoint(checkpoint):
+    kind, path = model
+    check_options(options, MODELS, kind, path)
+    if kind is Kind.FAIRSEQ:
         from ..evaluation.fairseq_classifier import FairseqClassifier  # the others do without fairseq
 
-        check_options(options, MODELS, "a fairseq checkpoint", checkpoint)
         files = explicit_options(options, ("head", "dictionary", "labels", "truncation"))
-        return FairseqClassifier(checkpoint, _choose_device(options), tokenizer=tokenizer_files(options), **files)
+        return FairseqClassifier(path, _choose_device(options), tokenizer=tokenizer_files(options), **files)
     from ..evaluation.classifier import OnnxClassifier, TransformersClassifier
 
-    if is_onnx_folder(checkpoint):
-        check_options(options, MODELS, "an ONNX folder", checkpoint)
-        return OnnxClassifier(checkpoint)
-    check_options(options, MODELS, "a model of transformers", checkpoint)
-    return TransformersClassifier(checkpoint, _choose_device(options), options.max_positions)
+    if kind is Kind.ONNX:
+        return OnnxClassifier(path)
+    return TransformersClassifier(path, _choose_device(options), options.max_positions)
 
 
 def _choose_device(options: argparse.Namespace) -> str:

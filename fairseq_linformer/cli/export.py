@@ -29,6 +29,8 @@ def add_parser(commands: Any) -> None:
         "first one's features; none: a graph for the features of each token (default: as in the imported encoder)"
     )
     add("--pooling", choices=("mean", "cls", "none"), help=pooling)
+    license = "license for the model card, as the hub names it, such as mit (default: the imported encoder's)"
+    add("--license", metavar="ID", help=license)
     add("--onnx", action="store_true", help="write an ONNX graph")
     add = parser.add_argument_group("graph", "With --onnx.").add_argument
     add("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")
@@ -37,20 +39,17 @@ def add_parser(commands: Any) -> None:
 
 
 def _export(options: argparse.Namespace) -> str:
-    from ..checkpoints.files import find_checkpoint
-
-    checkpoint = find_checkpoint(options.checkpoint)
-    values: dict[str, Any] = {name: getattr(options, name) for name in ("head", "labels", "dictionary")}
+    values: dict[str, Any] = {name: getattr(options, name) for name in ("head", "labels", "dictionary", "license")}
     values |= {"tokenizer": not options.no_tokenizer, "tokenizer_files": tokenizer_files(options)}
     if options.onnx:
-        from ..checkpoints.onnx_export import to_onnx
+        from ..checkpoints.export_onnx import export_onnx
 
         graph = {name: getattr(options, name) for name in ("int8", "max_positions", "pooling")}
-        to_onnx(checkpoint, options.out, **graph, **values)
+        export_onnx(options.checkpoint, options.out, **graph, **values)
         return f"{options.out} is written; {options.out / 'README.md'} shows how to run it"
     if options.int8 or options.max_positions is not None or options.pooling == "none":
         options.parser.error("--int8, --max-positions and --pooling none need --onnx")
-    from ..checkpoints.huggingface import to_huggingface
+    from ..checkpoints.export import export_checkpoint
 
-    to_huggingface(checkpoint, options.out, pooling=options.pooling, **values)
+    export_checkpoint(options.checkpoint, options.out, pooling=options.pooling, **values)
     return f"{options.out} is written; load it with trust_remote_code=True"

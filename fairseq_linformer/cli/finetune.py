@@ -78,15 +78,15 @@ def _list_of(kind: Callable) -> Callable[[str], list]:
 
 def _finetune(options: argparse.Namespace) -> str:
     check_task_or_file(options.task)  # before PyTorch is imported, which takes seconds
-    from ..checkpoints.files import find_checkpoint, reject_onnx_folder
+    from ..checkpoints.identify import Kind, identify
     from ..training.finetune import FinetuningJob, choose_device, default_name, finetune, submit
     from ..training.ranking import format_report
     from ..training.recipe import choose_recipes
 
-    checkpoint = find_checkpoint(options.checkpoint)
-    reject_onnx_folder(checkpoint)
+    checkpoint = identify(options.checkpoint)
+    checkpoint.check_kind(Kind.FAIRSEQ, Kind.TRANSFORMERS)
     task, source, label = _open_task(options)
-    own_label = default_name(label, checkpoint)
+    own_label = default_name(label, checkpoint.path)
     values = options.lr, options.batch_size, options.seed
     recipes = choose_recipes(checkpoint, *values, options.max_epoch, options.grid)
     grid = "-grid" if options.grid or len(recipes) > 1 else ""

@@ -66,29 +66,33 @@ def rewrite(settings: dict[str, Any], tokens: Sequence[str], entries: Sequence[s
     """
     ids = {name: i for i, name in enumerate(entries)}
     model = dict(settings["model"])
+    scores = dict(model["vocab"])
+    added = {token["content"]: token for token in settings.get("added_tokens") or []}
+    size = len(tokens)
+    if tokens[-2] in added and tokens[-2] not in scores:  # the model's own come before added ones, and before <mask>
+        size = 1 + max(i for i, token in enumerate(tokens[:-1]) if token in scores or token not in added)
     if model["type"] == "Unigram":
-        scores = dict(model["vocab"])
-        model |= {"unk_id": UNK, "vocab": [[name, scores.get(token, 0.0)] for name, token in zip(entries, tokens)]}
+        pairs = [[name, scores.get(token, 0.0)] for name, token in zip(entries[:size], tokens)]
+        model |= {"unk_id": UNK, "vocab": pairs}
     else:
         if model.get("dropout") is not None:  # of BPE, which would make the IDs random
             model["dropout"] = None
         if model.get("unk_token") is not None:
             model["unk_token"] = SYMBOLS[UNK]
-        model["vocab"] = ids
-    added = {token["content"]: token for token in settings.get("added_tokens") or []}
+        model["vocab"] = dict(zip(entries[:size], range(size)))
     names = dict(zip(tokens, entries))
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    special = [
+    symbols = [
         # <mask> of some tokenizers includes the space before it.
         {"id": ids[name], "content": name, **flags, "lstrip": added.get(token, flags).get("lstrip", False)}
         for token, name in names.items()
         if name in SYMBOLS
     ]
-    # Other special tokens, such as unused ones, are not in text.
+    # Other special tokens are found in text, as by the encoder; names of fairseq's symbols are not.
     others = [
-        {**token, "id": ids[content]}
+        {**token, "id": ids[content], "special": False}
         for content, token in added.items()
-        if not token.get("special") and names[content] not in SYMBOLS
+        if names[content] not in SYMBOLS
     ]
     start, end = ({"SpecialToken": {"id": name, "type_id": 0}} for name in ("<s>", "</s>"))
     a, b = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
@@ -101,7 +105,7 @@ def rewrite(settings: dict[str, Any], tokens: Sequence[str], entries: Sequence[s
     changed = {
         "truncation": None,
         "padding": None,
-        "added_tokens": special + others,
+        "added_tokens": sorted(symbols + others, key=lambda token: token["id"]),
         "post_processor": template,
         "model": model,
     }

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checkpoints.files import ONNX_GRAPH, open_session
+from ..checkpoints.files import open_session
+from ..checkpoints.identify import find_graph
 from ..checkpoints.transformers_loading import (
     find_max_positions,
     load_from_transformers,
@@ -106,7 +107,7 @@ class OnnxClassifier(TransformersClassifier):
     """A classifier in ONNX with its fast tokenizer, run by ``onnxruntime`` on the CPU.
 
     Args:
-        folder: written by ``to_onnx``. Its code is never executed.
+        folder: written by ``export --onnx``. Its code is never executed.
     """
 
     def __init__(self, folder):
@@ -123,7 +124,9 @@ class OnnxClassifier(TransformersClassifier):
         self.max_positions = config.onnx["max_positions"]
         self._tokenizer = load_from_transformers(PreTrainedTokenizerFast, str(folder), pad_token="<pad>")
         threads = int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())
-        self._session = open_session(self.path / ONNX_GRAPH, threads)
+        graph = find_graph(self.path)
+        assert graph is not None, f"{folder} is no ONNX folder"
+        self._session = open_session(graph, threads)
 
     def logits(self, batch: Sequence[Encoding]) -> Tensor:
         inputs = self._tokenizer.pad(list(batch), return_tensors="np")

@@ -17,19 +17,20 @@ from .modeling_linformer import (
     LinformerModel,
     LinformerPreTrainedModel,
 )
-from .tokenization_linformer import LinformerTokenizer
+from .tokenization_linformer import LinformerByteLevelTokenizer, LinformerTokenizer
 
 # Saved folders hold the code, so that they load without this package.
 LinformerPreTrainedConfig.write_code = staticmethod(write_code)
 
 AutoConfig.register(LinformerPreTrainedConfig.model_type, LinformerPreTrainedConfig, exist_ok=True)
-AutoTokenizer.register(LinformerPreTrainedConfig, LinformerTokenizer, exist_ok=True)
+AutoTokenizer.register(LinformerPreTrainedConfig, LinformerTokenizer, LinformerByteLevelTokenizer, exist_ok=True)
 for _auto, _path in AUTO_MAP.items():
     if _auto != "AutoConfig":
         _class = getattr(modeling_linformer, _path.rpartition(".")[2])
         getattr(transformers, _auto).register(LinformerPreTrainedConfig, _class, exist_ok=True)
 
 __all__ = [
+    "LinformerByteLevelTokenizer",
     "LinformerForMaskedLM",
     "LinformerForQuestionAnswering",
     "LinformerForSequenceClassification",

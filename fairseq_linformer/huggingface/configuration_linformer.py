@@ -24,6 +24,7 @@ AUTO_MAP = {
 _FIELDS = (*fields(LinformerConfig), *fields(HeadConfig))
 # fairseq's RoBERTa with GPT-2 BPE, including <mask>.
 _DEFAULT_VOCAB_SIZE = 50265
+_OF_A_RUN = ("checkpoint_activations", "offload_activations")
 
 
 class LinformerPreTrainedConfig(PreTrainedConfig):
@@ -74,6 +75,10 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
         super().save_pretrained(save_directory, *args, **kwargs)
         if self.write_code is not None:
             type(self).write_code(save_directory)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of ``config.json``, without options of a training run."""
+        return {name: value for name, value in super().to_dict().items() if name not in _OF_A_RUN}
 
     def to_linformer_config(self) -> LinformerConfig:
         """Shape of the encoder."""

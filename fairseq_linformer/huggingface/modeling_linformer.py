@@ -49,7 +49,9 @@ class LinformerPreTrainedModel(PreTrainedModel):
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    accepts_loss_kwargs = False  # forward does not accept Trainer's ``num_items_in_batch``
+    _supports_context_parallel = False  # E and F mix the whole sequence, so that shards of it would be wrong
+    _no_split_modules = ["LinformerEncoderLayer"]
+    accepts_loss_kwargs = True
     # A folder may carry more heads than a model has, and the buffers of earlier versions.
     _keys_to_ignore_on_load_unexpected = [
         r"^(?:lm_head|classifier|classification_heads|score|qa_outputs)\.",
@@ -157,8 +159,11 @@ class LinformerPreTrainedModel(PreTrainedModel):
         config.checkpoint_activations = config.offload_activations = False
 
     @property
-    def is_gradient_checkpointing(self) -> bool:
+    def is_activation_checkpointing(self) -> bool:
+        """Whether layers are recomputed; DistributedDataParallel must then not search unused parameters."""
         return self.base_model.encoder.config.checkpoint_activations
+
+    is_gradient_checkpointing = is_activation_checkpointing  # its name before transformers 5.20
 
 
 class LinformerModel(LinformerPreTrainedModel):
@@ -333,21 +338,23 @@ class LinformerForMaskedLM(LinformerPreTrainedModel):
         attention_mask: Tensor | None = None,
         *,
         labels: Tensor | None = None,
+        num_items_in_batch: Tensor | None = None,
         **kwargs,
     ) -> MaskedLMOutput | tuple[Tensor, ...]:
         """The other arguments are those of ``LinformerModel.forward``.
 
         Args:
             labels: (B, n), the tokens at masked positions; -100 elsewhere.
+            num_items_in_batch: number of masked positions in all batches of an update; None for those of this one.
 
         Returns:
-            ``loss``, the mean over the masked positions, and ``logits`` (B, n, V).
+            ``loss``, the sum over the masked positions divided by their number, and ``logits`` (B, n, V).
         """
         outputs = self.linformer(input_ids, attention_mask, return_dict=True, **kwargs)
         logits = self.lm_head(outputs.last_hidden_state)
         loss = None
         if labels is not None:
-            loss = F.cross_entropy(logits.flatten(0, 1), labels.to(logits.device).flatten())
+            loss = self.loss_function(logits, labels, vocab_size=logits.size(-1), num_items_in_batch=num_items_in_batch)
         return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
@@ -374,6 +381,7 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
         attention_mask: Tensor | None = None,
         *,
         labels: Tensor | None = None,
+        num_items_in_batch: Tensor | None = None,
         **kwargs,
     ) -> SequenceClassifierOutput | tuple[Tensor, ...]:
         """The other arguments are those of ``LinformerModel.forward``.
@@ -381,6 +389,7 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
         Args:
             labels: (B,) classes, or (B,) values for ``problem_type`` regression, or (B, C) zeros and ones for
                 ``multi_label_classification``.
+            num_items_in_batch: number of labels in all batches of an update; None for those of this one.
 
         Returns:
             ``loss`` and ``logits`` (B, C).
@@ -390,6 +399,8 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, logits=logits, pooled_logits=logits, config=self.config)
+            if num_items_in_batch is not None:
+                loss = loss * labels.numel() / num_items_in_batch  # loss functions of scores ignore it
         return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
@@ -410,19 +421,23 @@ class LinformerForTokenClassification(LinformerPreTrainedModel):
         attention_mask: Tensor | None = None,
         *,
         labels: Tensor | None = None,
+        num_items_in_batch: Tensor | None = None,
         **kwargs,
     ) -> TokenClassifierOutput | tuple[Tensor, ...]:
         """The other arguments are those of ``LinformerModel.forward``.
 
         Args:
             labels: (B, n) classes; -100 where there is none.
+            num_items_in_batch: number of tokens with a class in all batches of an update; None for those of this one.
 
         Returns:
-            ``loss``, the mean over the tokens with a class, and ``logits`` (B, n, C).
+            ``loss``, the sum over the tokens with a class divided by their number, and ``logits`` (B, n, C).
         """
         outputs = self.linformer(input_ids, attention_mask, return_dict=True, **kwargs)
         logits = self.score(self.dropout(outputs.last_hidden_state))
-        loss = None if labels is None else self.loss_function(logits, labels, self.config)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits, labels, self.config, num_items_in_batch=num_items_in_batch)
         return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
@@ -443,12 +458,14 @@ class LinformerForQuestionAnswering(LinformerPreTrainedModel):
         *,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
+        num_items_in_batch: Tensor | None = None,
         **kwargs,
     ) -> QuestionAnsweringModelOutput | tuple[Tensor, ...]:
         """The other arguments are those of ``LinformerModel.forward``.
 
         Args:
             start_positions, end_positions: (B,), the first and the last token of the answer.
+            num_items_in_batch: number of answers in all batches of an update; None for those of this one.
 
         Returns:
             ``loss``, the mean of both, and ``start_logits`` and ``end_logits`` (B, n), the lowest number at padding.
@@ -459,5 +476,5 @@ class LinformerForQuestionAnswering(LinformerPreTrainedModel):
         start, end = logits.masked_fill(padding.unsqueeze(-1), torch.finfo(logits.dtype).min).unbind(-1)
         loss = None
         if start_positions is not None and end_positions is not None:
-            loss = self.loss_function(start, end, start_positions, end_positions)
+            loss = self.loss_function(start, end, start_positions, end_positions, num_items_in_batch=num_items_in_batch)
         return QuestionAnsweringModelOutput(loss, start, end, outputs.hidden_states, outputs.attentions)

@@ -1,14 +1,15 @@
-"""fairseq's tokenization for ``transformers``, without fairseq, for sentencepiece models.
+"""fairseq's tokenization for ``transformers``, without fairseq.
 
-This file is copied into exported folders: it needs ``transformers`` and ``sentencepiece``. Pieces come from
-sentencepiece, and token IDs from fairseq's ``dict.txt``. Where ``tokenizers`` has the same IDs, the folder has a fast
-tokenizer instead, in ``tokenizer.json``.
+This file is copied into exported folders: it needs ``transformers``, and for sentencepiece models ``sentencepiece``.
+Where ``tokenizers`` has the IDs of fairseq's ``dict.txt``, the folder has a fast tokenizer, in ``tokenizer.json``;
+otherwise pieces come from sentencepiece, and token IDs from ``dict.txt``.
 """
 
 import os
 import shutil
 
-from transformers import AddedToken, PreTrainedTokenizer
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import AddedToken, PreTrainedTokenizer, PreTrainedTokenizerFast
 
 FIRST_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
@@ -91,3 +92,29 @@ class LinformerTokenizer(PreTrainedTokenizer):
                 shutil.copyfile(path, target)
             targets.append(target)
         return tuple(targets)
+
+
+class LinformerByteLevelTokenizer(PreTrainedTokenizerFast):
+    """A fast tokenizer with byte-level BPE, whose tokens at the start of a word include the space before it.
+
+    It has no constructor of its own, with which ``transformers`` would build another tokenizer from the vocabulary.
+    """
+
+    _auto_class = "AutoTokenizer"
+
+    @property
+    def add_prefix_space(self) -> bool:
+        """Whether a space is put before each text, and with ``is_split_into_words`` before each word."""
+        return self.backend_tokenizer.pre_tokenizer.add_prefix_space
+
+    @add_prefix_space.setter
+    def add_prefix_space(self, value: bool) -> None:
+        self.backend_tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=value)
+
+    def _encode_plus(self, *args, is_split_into_words: bool = False, **kwargs):
+        if is_split_into_words and not self.add_prefix_space:
+            raise ValueError(
+                "is_split_into_words needs a tokenizer with add_prefix_space=True, an argument of from_pretrained, "
+                "since words without a space before them would be one"
+            )
+        return super()._encode_plus(*args, is_split_into_words=is_split_into_words, **kwargs)

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
+from ..checkpoints.identify import identify
 from ..checkpoints.models import build_model
 from ..models.shapes import OUTPUT_EMBEDDINGS
 from ..progress import progress_bar
@@ -28,7 +29,7 @@ def open_encoder(encoder: str | None, n: int, folder: Path) -> Path:
     """The checkpoint of an encoder, converted unless it is in the folder; ValueError if it has fewer than n
     positions."""
     torch.manual_seed(1)  # of a new head of masked language modeling
-    start = open_initial_checkpoint(str(encoder), folder)
+    start = open_initial_checkpoint(identify(encoder), folder)
     if start.max_positions < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {start.max_positions}")
     return start.path

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.files import LAST, read_checkpoint, training_seconds, write_checkpoint
+from ..checkpoints.files import read_checkpoint, training_seconds, write_checkpoint
+from ..checkpoints.identify import LAST
 from ..checkpoints.to_linformer import resize, to_linformer
 from ..config import PROJECTION_INITS
 from ..evaluation.perplexity import compute_perplexity

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.files import BEST, LAST, RESULT, is_fairseq_checkpoint, remove_optimizer_state, training_seconds
+from ..checkpoints.files import remove_optimizer_state, training_seconds
+from ..checkpoints.identify import BEST, LAST, RESULT, Kind, ModelPath
 from ..data.task_sources import TaskFiles
 from ..data.tasks import OWN, Task
 from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
@@ -48,7 +49,7 @@ class FinetuningJob:
 
     Attributes:
         task: the task, which ``data`` must be of.
-        checkpoint: path of a fairseq checkpoint, or folder or hub name of a model of ``transformers``.
+        checkpoint: a fairseq checkpoint, or a model of ``transformers``.
         recipes: one recipe, or those of a grid.
         name: name of the run folder in ``runs``; for a grid, of the folder that contains the run folders.
         data: folder of the task; prepared unless it exists.
@@ -60,7 +61,7 @@ class FinetuningJob:
     """
 
     task: Task
-    checkpoint: str
+    checkpoint: ModelPath
     recipes: Sequence[Recipe]
     name: str
     data: str
@@ -175,10 +176,10 @@ def build_result(
     device = "cuda" if job.device == "cuda" and torch.cuda.is_available() else "cpu"
     classifier = FairseqClassifier(training.folder / name, device, dictionary=data / "input0" / DICTIONARY)
     splits = [split for split in job.task.splits if split != "train"]
-    is_fairseq = is_fairseq_checkpoint(job.checkpoint)
+    kind, path = job.checkpoint
     return {
         "model": {
-            "checkpoint": Path(job.checkpoint).name if is_fairseq else job.checkpoint,
+            "checkpoint": Path(path).name if kind is Kind.FAIRSEQ else path,
             **checkpoint.description,
             "from_scratch": job.from_scratch,
         },

@@ -4,20 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints.convert import read_source
-from ..checkpoints.files import (
-    MODEL,
-    find_companions,
-    get_architecture,
-    get_cfg_section,
-    is_fairseq_checkpoint,
-    read_checkpoint,
-    write_model,
-)
+from ..checkpoints.convert import read_model
+from ..checkpoints.files import find_companions, get_architecture, get_cfg_section, read_checkpoint, write_model
+from ..checkpoints.identify import MODEL, Kind, ModelPath
 from ..checkpoints.provenance import read_origins
 from ..checkpoints.to_linformer import from_authors
-from ..checkpoints.transformers_encoder import hash_weights
-from ..checkpoints.transformers_loading import load_from_transformers
+from ..checkpoints.transformers_loading import hash_weights, load_config
 from ..files import new_folder, sha256
 from ..models.options import LinformerRobertaConfig
 from ..models.roberta_eps import EPS_ARCHITECTURE
@@ -54,17 +46,17 @@ class InitialCheckpoint:
     description: dict[str, Any]
 
 
-def open_initial_checkpoint(checkpoint, runs, dry_run: bool = False) -> InitialCheckpoint:
+def open_initial_checkpoint(checkpoint: ModelPath, runs, dry_run: bool = False) -> InitialCheckpoint:
     """Read a checkpoint.
 
     Args:
-        checkpoint: path of a fairseq checkpoint, also of the authors' code; or folder or hub name of a model of
-            ``transformers``, which is converted to ``RUNS/starts/NAME-CHECKSUM`` unless it is there.
+        checkpoint: a fairseq checkpoint, also of the authors' code; or a model of ``transformers``, which is converted
+            to ``RUNS/starts/NAME-CHECKSUM`` unless it is there.
         runs: folder that contains the run folders.
         dry_run: write nothing; a model of ``transformers`` must have been converted before.
     """
-    path = Path(checkpoint).absolute()
-    if not is_fairseq_checkpoint(checkpoint):
+    path = Path(checkpoint.path).absolute()
+    if checkpoint.kind is not Kind.FAIRSEQ:
         path = _convert(checkpoint, Path(runs).absolute() / "starts", dry_run)
     content = read_checkpoint(path)
     converted = from_authors(content)  # for the options of the model; it loads the authors' checkpoints itself
@@ -90,15 +82,11 @@ def open_initial_checkpoint(checkpoint, runs, dry_run: bool = False) -> InitialC
     )
 
 
-def read_width(checkpoint: str) -> int:
+def read_width(checkpoint: ModelPath) -> int:
     """The width d of a fairseq checkpoint, or of a model of ``transformers``."""
-    if is_fairseq_checkpoint(checkpoint):
-        return upgrade_names(read_checkpoint(checkpoint)["model"])[EMBEDDINGS].size(1)
-    from transformers import AutoConfig
-
-    from .. import huggingface  # noqa: F401  registers the Linformer with AutoConfig
-
-    width: int = load_from_transformers(AutoConfig, checkpoint).hidden_size
+    if checkpoint.kind is Kind.FAIRSEQ:
+        return upgrade_names(read_checkpoint(checkpoint.path)["model"])[EMBEDDINGS].size(1)
+    width: int = load_config(checkpoint.path).hidden_size
     return width
 
 
@@ -123,13 +111,15 @@ def _model_options(checkpoint: dict[str, Any], is_linformer: bool) -> tuple[str,
     return name, {**options, "projected_dim": None, "sharing": None}  # the YAML sets both
 
 
-def _convert(name: str, starts: Path, dry_run: bool) -> Path:
+def _convert(model: ModelPath, starts: Path, dry_run: bool) -> Path:
     """The checkpoint ``STARTS/NAME-CHECKSUM/model.pt`` of a model of ``transformers``, converted unless it exists."""
-    folder = starts / f"{Path(name).name}-{hash_weights(name)[:12]}"
+    folder = starts / f"{Path(model.path).name}-{hash_weights(model.path)[:12]}"
     if folder.exists():
         return folder / MODEL
     if dry_run:
-        raise ValueError(f"{name} is not converted, and --dry-run writes nothing; run without it, or convert it first")
+        raise ValueError(
+            f"{model.path} is not converted, and --dry-run writes nothing; run without it, or convert it first"
+        )
     with new_folder(folder) as new:
-        write_model(new, *read_source(name))
+        write_model(new, *read_model(model))
     return folder / MODEL

@@ -14,17 +14,9 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.convert import read_source
-from ..checkpoints.files import (
-    LAST,
-    MODEL,
-    get_cfg_section,
-    is_fairseq_checkpoint,
-    read_checkpoint,
-    read_companions,
-    write_checkpoint,
-    write_model,
-)
+from ..checkpoints.convert import read_model
+from ..checkpoints.files import get_cfg_section, read_checkpoint, read_companions, write_checkpoint, write_model
+from ..checkpoints.identify import LAST, MODEL, Kind, ModelPath, identify
 from ..checkpoints.to_linformer import to_linformer
 from ..config import check_values, setting
 from ..data.tokenizer_files import DICTIONARY
@@ -119,14 +111,15 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
     check_data_path(options.text, "--text")
     if not (Path(options.text) / DICTIONARY).is_file():
         raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
+    source = identify(options.source)
     if not (out / INPUTS).is_file():
-        _prepare(options, out)
+        _prepare(options, source, out)
     claim(out, options.inputs)
     if (out / REPORT).is_file():
         report: dict[str, Any] = read_json(out / REPORT)
         return report
-    is_checkpoint = is_fairseq_checkpoint(options.source)
-    teacher = Path(options.source).absolute() if is_checkpoint else out / TEACHER_FOLDER / MODEL
+    is_checkpoint = source.kind is Kind.FAIRSEQ
+    teacher = Path(source.path).absolute() if is_checkpoint else out / TEACHER_FOLDER / MODEL
     student = out / UNTRAINED
     length = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(student), "model")["max_positions"])
 
@@ -162,12 +155,12 @@ def _find_checkpoint(folder: Path, update: int) -> Path:
     return next(folder.glob(f"checkpoint_*_{update}.pt"), None) or next(epochs)
 
 
-def _prepare(options: Linearization, out: Path) -> None:
+def _prepare(options: Linearization, source: ModelPath, out: Path) -> None:
     """Write the teacher, the untrained student and the inputs: all, or none."""
     for split in ("train", "valid"):
         open_dataset(Path(options.text) / split)
     torch.manual_seed(options.seed)
-    checkpoint, files = read_source(options.source)
+    checkpoint, files = read_model(source)
     if DICTIONARY not in files:
         raise ValueError(f"{options.source} needs its {DICTIONARY} next to it")
     if heads := head_names(checkpoint["model"]):
@@ -181,8 +174,8 @@ def _prepare(options: Linearization, out: Path) -> None:
     if not 2 <= length <= n:
         raise ValueError(f"tokens_per_sample must be between 2 and the student's {n}, got {length}")
     with new_folder(out) as folder:
-        teacher = Path(options.source)
-        if not is_fairseq_checkpoint(options.source):
+        teacher = Path(source.path)
+        if source.kind is not Kind.FAIRSEQ:
             (folder / TEACHER_FOLDER).mkdir()
             write_model(folder / TEACHER_FOLDER, checkpoint, files)
             teacher = folder / TEACHER_FOLDER / MODEL
@@ -193,7 +186,7 @@ def _prepare(options: Linearization, out: Path) -> None:
 
 
 def _build_job(options: Linearization, out: Path, teacher: Path, length: int) -> TrainingJob:
-    student = open_initial_checkpoint(out / UNTRAINED, out)
+    student = open_initial_checkpoint(identify(out / UNTRAINED), out)
     overrides = (
         f"common.seed={options.seed}",
         f"common.amp={str(options.amp).lower()}",

@@ -11,7 +11,7 @@ from types import FrameType
 
 from tqdm import tqdm
 
-from ..checkpoints.files import LAST
+from ..checkpoints.identify import LAST
 from ..fairseq_log import parse_line
 from ..progress import progress_bar
 from ..signals import handle, hangup_signals

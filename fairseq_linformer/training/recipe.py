@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..checkpoints.identify import ModelPath
 from .initial_checkpoint import read_width
 
 LR, BATCH_SIZE, EPOCHS, SEED = 1e-5, 32, 10, 1
@@ -61,7 +62,7 @@ class Recipe:
 
 
 def choose_recipes(
-    checkpoint: str,
+    checkpoint: ModelPath,
     lrs: Sequence[float] | None = None,
     batch_sizes: Sequence[int] | None = None,
     seeds: Sequence[int] | None = None,

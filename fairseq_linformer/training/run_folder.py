@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..checkpoints.files import LAST
+from ..checkpoints.identify import LAST
 from ..files import check_same, is_read_error, open_atomic
 from ..machine import merge_provenance, provenance
 from .job import TrainingJob, micro_batches

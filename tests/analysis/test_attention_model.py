@@ -86,10 +86,10 @@ def test_n_excludes_the_padding_rows_of_a_transformers_roberta(tmp_path):
 
 @pytest.mark.slow
 def test_exported_linformer_has_the_maps_of_its_checkpoint(linformer, tmp_path):
-    from fairseq_linformer.checkpoints.huggingface import to_huggingface
+    from fairseq_linformer.checkpoints.export import export_checkpoint
 
     path = linformer(projected_dim=5, sharing="headwise")
-    to_huggingface(path, tmp_path / "folder")
+    export_checkpoint(path, tmp_path / "folder")
     original, exported = load_model(path), load_model(str(tmp_path / "folder"))
     assert (exported.is_projected, exported.n, exported.bos, exported.eos) == (True, N, 0, 2)
     assert exported.tokenizer("a dog")["input_ids"] == original.tokenizer("a dog")["input_ids"]

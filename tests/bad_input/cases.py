@@ -140,7 +140,7 @@ CASES: list[Case] = [
         SST2 mlm/model.pt -> unknown task or file 'SST2' \(did you mean sst-2\?\)
         nowhere.csv mlm/model.pt -> nowhere.csv does not exist; expected a task, a file or a folder
         sst-2 hf/model.safetensors -> hf/model.safetensors is a file of a model; pass its folder
-        sst-2 bad/onnx -> onnx is an ONNX folder, which only runs
+        sst-2 bad/onnx -> onnx must be a fairseq checkpoint or a model of transformers, got an ONNX folder; pass what
         sst-2 mlm/model.pt --data task --source glue --batch 3 -> unrecognized arguments: --batch
         sst-2 mlm/model.pt --data task --source glue common.seed=5 -> common.seed=5 cannot be overridden: TASK
         sst-2 bad/bare/model.pt --data task --source glue -> bare/model.pt.*--tokenizer
@@ -202,6 +202,7 @@ CASES: list[Case] = [
         hf-cls rows.tsv --tokenizer x -> --tokenizer.*fairseq
         hf-cls rows.tsv --max-positions 0 -> --max-positions .*0
         hf-cls data -> fairseq
+        hf --perplexity data -> hf must be a fairseq checkpoint, got a model of transformers
         """,
     ),
     *section(
@@ -222,7 +223,7 @@ CASES: list[Case] = [
         nowhere.pt out -> nowhere.pt is not a file
         ./nowhere out -> ./nowhere is not a folder
         bad/nowhere out -> bad/nowhere is not a folder, nor a name on the hub
-        bad/onnx out -> bad/onnx is an ONNX folder, which only runs
+        bad/onnx out -> bad/onnx must be a fairseq checkpoint or .*, got an ONNX folder; pass what it was exported
         rob/model.pt bad/full -> bad/full must be a new or empty folder
         rob/model.pt text.txt/out -> text.txt is not a folder
         rob/model.pt out --projected-dim 33 -> projected_dim must .*33
@@ -249,9 +250,9 @@ CASES: list[Case] = [
         mlm/model.pt out --no-tokenizer --dictionary mlm/dict.txt -> --dictionary
         mlm/model.pt out --int8 -> --int8, --max-positions and --pooling none need --onnx
         rob/model.pt out -> roberta|Linformer
-        hf out -> hf is not a file; expected a fairseq checkpoint
+        hf out -> hf must be a fairseq checkpoint, got a model of transformers; `convert` makes a checkpoint of it
         bad/run/checkpoints/model.pt out -> result.json is not JSON
-        bert out --onnx -> bert must be a folder that `export` wrote
+        bert out --onnx -> bert must be a folder that `export` wrote, got model_type
         hf out --onnx --head other -> hf has its own tokenizer and labels, and one head
         hf out --onnx --max-positions 99 -> --max-positions must .*\\(16\\), got 99
         hf out --onnx --dictionary mlm/dict.txt -> hf has its own tokenizer and labels
@@ -274,6 +275,7 @@ CASES: list[Case] = [
         --suggest-k 1.5 -> --suggest-k must .*1.5
         """,
     ),
+    *section("analyze spectrum", "bad/onnx --source text.txt --out out", "-> bad/onnx must be .*, got an ONNX folder"),
     *section("analyze attention", "mlm/model.pt --source text.txt --out out", "--sentence 0 -> --sentence .*0"),
     *section(
         "benchmark inference",

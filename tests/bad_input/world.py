@@ -130,8 +130,8 @@ def _write_transformers(world: Path, bad: Path) -> None:
         (bad / name / "config.json").write_text(json.dumps({**config, **changed}))
         for path in (bad / name).glob("*.py"):
             path.write_text(f"open({EXECUTED!r}, 'w')\n")
-    (bad / "onnx").mkdir()
-    for name in ("config.json", "model.onnx"):
+    (bad / "onnx/onnx").mkdir(parents=True)
+    for name in ("config.json", "onnx/model.onnx"):
         (bad / "onnx" / name).touch()
     (bad / "bert-deep").mkdir()
     (bad / "bert-deep/config.json").write_text(json.dumps({"model_type": "bert", "num_hidden_layers": 10**7}))

@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import torch
 
+from fairseq_linformer.checkpoints.identify import find_graph
 from fairseq_linformer.huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -50,7 +51,7 @@ def open_graph(folder, **options):
     settings.intra_op_num_threads = 1
     for name, value in options.items():
         setattr(settings, name, value)
-    return onnxruntime.InferenceSession(str(folder / "model.onnx"), settings)
+    return onnxruntime.InferenceSession(str(find_graph(folder)), settings)
 
 
 def run_graph(session, tokens, mask) -> torch.Tensor:

@@ -12,15 +12,15 @@ from fairseq import checkpoint_utils  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from fairseq_linformer.checkpoints.convert import convert  # noqa: E402
+from fairseq_linformer.checkpoints.export import export_checkpoint  # noqa: E402
 from fairseq_linformer.checkpoints.files import get_cfg_section, read_checkpoint  # noqa: E402
 from fairseq_linformer.checkpoints.from_transformers import read_vocabulary  # noqa: E402
-from fairseq_linformer.checkpoints.huggingface import to_huggingface  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
 from fairseq_linformer.data.tokenizer import load_tokenizer  # noqa: E402
 from fairseq_linformer.data.tokenizer_files import find_tokenizer_files  # noqa: E402
 from fairseq_linformer.models import LinformerRobertaModel, RobertaEpsModel  # noqa: E402
 
-from .encoders import TEXTS, save_encoder  # noqa: E402
+from .encoders import TEXTS, WORDS, save_encoder  # noqa: E402
 
 FAMILIES = ("bert", "roberta", "distilbert", "xlm-roberta", "electra", "ernie", "data2vec-text")
 ROUNDING = dict(rtol=0, atol=2e-5)
@@ -93,7 +93,7 @@ def test_export_and_import_preserve_epsilon(folders, tmp_path):
     assert get_cfg_section(checkpoint, "model")["layer_norm_eps"] == 1e-12
     ours = load(out)
     assert {m.eps for m in ours.modules() if hasattr(m, "normalized_shape")} == {1e-12}
-    to_huggingface(out / "model.pt", tmp_path / "hf")
+    export_checkpoint(out / "model.pt", tmp_path / "hf")
     exported = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf", trust_remote_code=True).eval()
     assert {m.eps for m in exported.modules() if isinstance(m, torch.nn.LayerNorm)} == {1e-12}
     tokens = encode(out, TEXTS)
@@ -111,7 +111,7 @@ def test_export_and_import_preserve_epsilon(folders, tmp_path):
 def test_exported_tokenizer_is_the_tokenizer(family, folders, tmp_path):
     out = tmp_path / "a"
     convert(folders[family, True], out)
-    to_huggingface(out / "model.pt", tmp_path / "hf")
+    export_checkpoint(out / "model.pt", tmp_path / "hf")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     assert tokenizer.is_fast and tokenizer.model_max_length == 32
     assert torch.equal(tokenizer(list(TEXTS), padding=True, return_tensors="pt")["input_ids"], encode(out, TEXTS))
@@ -165,16 +165,16 @@ def drop_shard(folder):
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-def drop_token(folder):
+def add_token(folder):
     path = folder / "tokenizer.json"
     content = json.loads(path.read_text())
     vocab = content["model"]["vocab"]
-    del vocab[max(vocab, key=vocab.__getitem__)]
+    vocab["more"] = len(vocab)
     path.write_text(json.dumps(content))
 
 
 BROKEN = {
-    "no JSON": (lambda f: (f / "config.json").write_text("[["), "config.json is not JSON"),
+    "no JSON": (lambda f: (f / "config.json").write_text("[["), "config.json' is not a valid JSON"),
     "shards": (drop_shard, "has no shard.safetensors"),
     "relative": (
         lambda f: edit(f, position_embedding_type="relative_key"),
@@ -182,7 +182,7 @@ BROKEN = {
     ),
     "other type": (
         lambda f: edit(f, model_type="mpnet"),
-        "model_type of .* must be one of bert, .*, got 'mpnet': its attention has a relative position bias",
+        "model_type of .* must be one of bert, .*, got 'mpnet': its positions are relative",
     ),
     "factorized": (lambda f: edit(f, model_type="electra", embedding_size=8), "embedding_size of .* must be 16, got 8"),
     "tasks": (lambda f: edit(f, model_type="ernie", use_task_id=True), "use_task_id of .* must be False, got True"),
@@ -190,17 +190,13 @@ BROKEN = {
         lambda f: edit(f, model_type="electra", embedding_size=16, hidden_act="relu"),
         "activation of .* must be gelu, got 'relu'",
     ),
-    "decoder only": (
-        lambda f: edit(f, model_type="gpt2"),
-        "got 'gpt2': it is not an encoder for masked language modeling",
-    ),
     "no reason known": (lambda f: edit(f, model_type="fnet"), "model_type of .* must be one of bert, .*, got 'fnet'$"),
     "activation": (lambda f: edit(f, hidden_act="silu"), "activation"),
     "decoder": (lambda f: edit(f, is_decoder=True), "is_decoder"),
     "epsilon": (lambda f: edit(f, layer_norm_eps=1.0), "layer_norm_eps of .* must be at least 1e-15 and below 1"),
     "layers": (lambda f: edit(f, num_hidden_layers=3), "is missing"),
     "width": (lambda f: edit(f, intermediate_size=24), "has another shape"),
-    "vocabulary": (drop_token, "one token per embedding"),
+    "vocabulary": (add_token, "at most one token per embedding"),
     "truncated": (lambda f: (f / "model.safetensors").write_bytes(b"\x08"), "transformers cannot load"),
 }
 
@@ -261,3 +257,48 @@ def test_unusable_tokenizer_is_rejected(spoil, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         convert(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_spare_embeddings_are_left_out(tmp_path, capsys):
+    """Rows after those of the tokens, such as the 35 of multilingual MiniLM."""
+    folder = save_encoder(tmp_path / "encoder", "bert", True)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS[0], return_tensors="pt")
+    expected = model(**tokens).logits
+    model.resize_token_embeddings(len(WORDS) + 35)
+    model.save_pretrained(folder)
+    main(["convert", str(folder), str(tmp_path / "out"), "--arch", "roberta"])
+    assert f"{folder}: 35 embeddings have no token and are left out" in capsys.readouterr().err
+    order, _ = read_vocabulary(str(folder), len(WORDS) + 35)
+    found = load(tmp_path / "out")(encode(tmp_path / "out", TEXTS[:1]))[0]
+    assert len(order) == len(WORDS) == found.size(-1)
+    torch.testing.assert_close(found, expected[..., order], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
+def test_added_tokens_have_one_id_each(family, tmp_path):
+    """Special and ordinary tokens, with embeddings of their own, for WordPiece, BPE and unigram models."""
+    folder = save_encoder(tmp_path / "encoder", family, True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["[E1]", "[/E1]"]})
+    tokenizer.add_tokens(["covid", transformers.AddedToken("tide2", single_word=True)])
+    tokenizer.save_pretrained(folder)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    model.resize_token_embeddings(len(tokenizer))
+    model.save_pretrained(folder)
+    out = tmp_path / "out"
+    convert(folder, out, projected_dim=32, local_window=0)
+    export_checkpoint(out / "model.pt", tmp_path / "hf")
+    exported = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    order, _ = read_vocabulary(str(folder), len(tokenizer))
+    for text in ("[E1]new[/E1] low covid newcovid", "tide2 tide2s", "[E1] tide [/E1]"):
+        expected = tokenizer(text, return_tensors="pt")["input_ids"]
+        tokens = exported(text, return_tensors="pt")["input_ids"]
+        assert torch.equal(order[tokens], expected), text
+        assert torch.equal(encode(out, [text]), tokens), text
+        with torch.no_grad():
+            torch.testing.assert_close(load(out)(tokens)[0], model(expected).logits[..., order], rtol=1e-4, atol=1e-4)
+    assert exported("[E1]")["input_ids"] == [0, exported.get_vocab()["[E1]"], 2]
+    # The same again after a round trip of the exported folder.
+    convert(tmp_path / "hf", tmp_path / "back")
+    assert torch.equal(encode(tmp_path / "back", ["[E1] tide2 newcovid"]), encode(out, ["[E1] tide2 newcovid"]))

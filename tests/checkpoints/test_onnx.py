@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -17,7 +18,7 @@ onnx = pytest.importorskip("onnx")
 from torch.onnx._internal.exporter import _onnx_program  # noqa: E402
 
 from fairseq_linformer.checkpoints import onnx_graph  # noqa: E402
-from fairseq_linformer.checkpoints.onnx_export import to_onnx  # noqa: E402
+from fairseq_linformer.checkpoints.export_onnx import export_onnx  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
 from fairseq_linformer.evaluation.classifier import OnnxClassifier  # noqa: E402
 from fairseq_linformer.huggingface import LinformerForSequenceClassification, LinformerModel  # noqa: E402
@@ -57,7 +58,7 @@ def save(model, folder) -> Path:
 
 def check_variant(variant, build, tmp_path):
     model = build(**VARIANTS[variant])
-    to_onnx(save(model, tmp_path / "model"), tmp_path / "fp32")
+    export_onnx(save(model, tmp_path / "model"), tmp_path / "fp32")
     assert largest_difference(open_graph(tmp_path / "fp32"), model) < 1e-4
     return model
 
@@ -73,8 +74,8 @@ def check_rounding(folder, model):
 
 def check_int8_projections(model, tmp_path):
     """Each E and F has 8 bits, also where heads have their own."""
-    to_onnx(tmp_path / "model", tmp_path / "int8", int8=True)
-    graph = onnx.load(tmp_path / "int8" / "model.onnx").graph
+    export_onnx(tmp_path / "model", tmp_path / "int8", int8=True)
+    graph = onnx.load(tmp_path / "int8/onnx/model_quantized.onnx").graph
     found = [w for w in graph.initializer if re.search(r"\.[EF]\b.*weight", w.name) and len(w.dims) > 1]
     assert found and all(weight.data_type == onnx.TensorProto.INT8 for weight in found)
     check_rounding(tmp_path / "int8", model)
@@ -111,7 +112,7 @@ NAMES = {None: "last_hidden_state", "cls": "sentence_embedding", "mean": "senten
 @pytest.mark.parametrize("pooling", [pytest.param("mean", marks=pytest.mark.slow), *NIGHTLY_POOLS])
 def test_features_of_an_encoder_without_a_head(pooling, tmp_path):
     model = build_model(LinformerModel, local_window=3)
-    to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", pooling=pooling)
+    export_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", pooling=pooling)
     session = open_graph(tmp_path / "onnx")
     assert [output.name for output in session.get_outputs()] == [NAMES[pooling]]
     assert largest_difference(session, model, run=FEATURES[pooling]) < 1e-4
@@ -134,7 +135,7 @@ def test_features_of_a_classifier(tmp_path):
 def test_short_inputs_cost_what_they_use(options, share, tmp_path):
     """Matrix products of 32 tokens, from the shapes that ``onnxruntime`` reports, relative to 32 / 512 of 512's."""
     model = build_masked_lm(max_positions=512, projected_dim=128, embed_dim=32, ffn_embed_dim=128, **options)
-    to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx")
+    export_onnx(save(model, tmp_path / "model"), tmp_path / "onnx")
     products = []
     for length in (32, 512):
         session = open_graph(
@@ -151,8 +152,8 @@ def test_short_inputs_cost_what_they_use(options, share, tmp_path):
 def test_int8_is_a_quarter(tmp_path):
     options = dict(vocab_size=2000, embed_dim=128, ffn_embed_dim=512, layers=1, num_labels=3)
     model = build_model(LinformerForSequenceClassification, **options)
-    to_onnx(save(model, tmp_path / "model"), tmp_path / "int8", int8=True)
-    graph = tmp_path / "int8" / "model.onnx"
+    export_onnx(save(model, tmp_path / "model"), tmp_path / "int8", int8=True)
+    graph = tmp_path / "int8/onnx/model_quantized.onnx"
     assert graph.stat().st_size < 0.35 * 4 * model.num_parameters()  # 4 bytes per parameter in fp32
     assert str(Path(onnx_graph.__file__).parent).encode() not in graph.read_bytes()
     types = defaultdict(set)
@@ -160,7 +161,7 @@ def test_int8_is_a_quarter(tmp_path):
         types[tuple(weight.dims)].add(weight.data_type)
     assert types[(16, N)] == {onnx.TensorProto.INT8, onnx.TensorProto.FLOAT}  # E and F; which tokens windows read
     assert types[(128, 512)] == {onnx.TensorProto.INT8} and types[(2000, 128)] == {onnx.TensorProto.INT8}
-    check_rounding(graph.parent, model)
+    check_rounding(tmp_path / "int8", model)
     assert "| weights of the graph | int8" in (tmp_path / "int8" / "README.md").read_text()
 
 
@@ -169,8 +170,8 @@ def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
     """A shorter graph is smaller, equals the model, and rejects longer inputs; a large one has a file of weights."""
     monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 1000)
     model = build_model()
-    to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", max_positions=40)
-    assert (tmp_path / "onnx" / "model.onnx.data").is_file()
+    export_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", max_positions=40)
+    assert (tmp_path / "onnx/onnx/model.onnx.data").is_file()
     session = open_graph(tmp_path / "onnx")
     assert largest_difference(session, model, longest=40) < 1e-4
     with pytest.raises(Exception, match="(?i)onnxruntime"):
@@ -181,10 +182,13 @@ def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
 def test_int8_command_with_external_weights(tmp_path, monkeypatch):
     """The quantized graph of a large model has a file of weights."""
     model, tokens = build_model(), torch.randint(4, 45, (4, 30))
-    to_onnx(save(model, tmp_path / "model"), tmp_path / "whole", int8=True)
+    export_onnx(save(model, tmp_path / "model"), tmp_path / "whole", int8=True)
     monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 1000)
     main(["export", str(tmp_path / "model"), str(tmp_path / "split"), "--onnx", "--int8"])
-    assert {path.name for path in (tmp_path / "split").glob("*.onnx*")} == {"model.onnx", "model.onnx.data"}
+    assert {path.name for path in (tmp_path / "split/onnx").iterdir()} == {
+        "model_quantized.onnx",
+        "model_quantized.onnx.data",
+    }
     shutil.move(tmp_path / "split", tmp_path / "moved")
     whole, split = (
         run_graph(open_graph(tmp_path / name), tokens, torch.ones_like(tokens)) for name in ("whole", "moved")
@@ -207,3 +211,20 @@ def test_missing_package(tmp_path, monkeypatch):
     folder = save(build_masked_lm(), tmp_path / "model")
     with pytest.raises(SystemExit, match=r"needs onnxscript, which is not installed; run: pip install '.\[onnx\]'"):
         main(["export", "--onnx", str(folder), str(tmp_path / "onnx")])
+
+
+@pytest.mark.slow
+def test_folder_follows_the_conventions_of_the_hub(classifier, pieces, tmp_path):
+    """AutoConfig and AutoTokenizer read it without this package, as optimum and sentence-transformers do first."""
+    main(["export", str(classifier / "checkpoint_last.pt"), str(tmp_path / "folder"), "--onnx"])
+    script = """
+import sys
+sys.modules["fairseq_linformer"] = None
+from transformers import AutoConfig, AutoTokenizer
+config = AutoConfig.from_pretrained("folder", trust_remote_code=True)
+print(config.model_type, config.num_labels, config.onnx["max_positions"])
+print(AutoTokenizer.from_pretrained("folder", trust_remote_code=True)("the cat")["input_ids"])
+"""
+    run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines()[0] == "linformer 2 16" and run.stdout.splitlines()[1].startswith("[0, ")

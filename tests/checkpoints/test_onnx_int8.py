@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx")
 import onnx_ir as ir  # noqa: E402
 import onnxruntime  # noqa: E402
 
-from fairseq_linformer.checkpoints.onnx_export import to_onnx  # noqa: E402
+from fairseq_linformer.checkpoints.export_onnx import export_onnx  # noqa: E402
 from fairseq_linformer.checkpoints.onnx_int8 import quantize_  # noqa: E402
 
 from .onnx_models import build_model, open_graph, run_graph  # noqa: E402
@@ -108,7 +108,7 @@ def test_logits_do_not_depend_on_the_batch(window, tmp_path):
         vocab_size=4 + len(words), embed_dim=64, ffn_embed_dim=256, layers=2, local_window=window, max_positions=32
     )
     model.save_pretrained(tmp_path / "model")
-    to_onnx(tmp_path / "model", tmp_path / "int8", int8=True)
+    export_onnx(tmp_path / "model", tmp_path / "int8", int8=True)
     session = open_graph(tmp_path / "int8")
     tokens = torch.full((32, max(map(len, sentences))), 1)
     for row, sentence in zip(tokens, sentences):

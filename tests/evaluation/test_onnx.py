@@ -9,7 +9,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 
-from fairseq_linformer.checkpoints.onnx_export import to_onnx
+from fairseq_linformer.checkpoints.export_onnx import export_onnx
 from fairseq_linformer.checkpoints.transformers_tokenizer import find_tokenizer
 from fairseq_linformer.cli import main
 from fairseq_linformer.evaluation.classifier import OnnxClassifier, TransformersClassifier
@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
     model = build_model(vocab_size=len(tokenizer), max_positions=16, projected_dim=4)
     for saved in (model, tokenizer):
         saved.save_pretrained(folder / "model")
-    to_onnx(folder / "model", folder / "onnx")
+    export_onnx(folder / "model", folder / "onnx")
     return folder / "model", folder / "onnx"
 
 
@@ -65,7 +65,7 @@ def test_options_that_do_not_apply(folders, tmp_path):
 @pytest.mark.slow
 def test_bad_folders(folders, tmp_path):
     build_masked_lm().save_pretrained(tmp_path / "model")
-    to_onnx(tmp_path / "model", tmp_path / "onnx")
+    export_onnx(tmp_path / "model", tmp_path / "onnx")
     with pytest.raises(ValueError, match="onnx must be an exported classifier"):
         OnnxClassifier(tmp_path / "onnx")
     config = json.loads((tmp_path / "onnx" / "config.json").read_text())

@@ -26,9 +26,9 @@ def test_exported_folders(is_onnx, classifier_folder, finetuned, table, tmp_path
     if is_onnx:
         pytest.importorskip("onnxruntime")
         pytest.importorskip("onnxscript")
-        from fairseq_linformer.checkpoints.onnx_export import to_onnx
+        from fairseq_linformer.checkpoints.export_onnx import export_onnx
 
-        to_onnx(folder, folder := tmp_path / "onnx")
+        export_onnx(folder, folder := tmp_path / "onnx")
     found = run("evaluate", folder, table, "--predictions", tmp_path / "rows.jsonl")
     assert found.returncode == 0, found.stderr
     assert "labeled rows" in found.stdout and (tmp_path / "rows.jsonl").is_file()

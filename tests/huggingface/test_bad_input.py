@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer
 
 from fairseq_linformer.checkpoints.convert import convert
+from fairseq_linformer.checkpoints.export import export_checkpoint
+from fairseq_linformer.checkpoints.export_onnx import export_onnx
 from fairseq_linformer.checkpoints.files import read_checkpoint
-from fairseq_linformer.checkpoints.huggingface import to_huggingface
-from fairseq_linformer.checkpoints.onnx_export import to_onnx
 from fairseq_linformer.cli import main
 from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 from fairseq_linformer.huggingface import LinformerForMaskedLM
@@ -65,31 +65,31 @@ def test_checkpoints(spoil, named, source, tmp_path):
     checkpoint = fairseq_commands.load(source)
     spoil(checkpoint)
     torch.save(checkpoint, source / "checkpoint_last.pt")
-    rejected(lambda: to_huggingface(source / "checkpoint_last.pt", tmp_path / "out"), named, tmp_path)
+    rejected(lambda: export_checkpoint(source / "checkpoint_last.pt", tmp_path / "out"), named, tmp_path)
 
 
 @pytest.mark.slow
 def test_tokenizer_files(source, tmp_path):
     path, out = source / "checkpoint_last.pt", tmp_path / "out"
     words = TokenizerFiles("tokenizer_json", tmp_path / "words.json")
-    rejected(lambda: to_huggingface(path, out, tokenizer=False, tokenizer_files=words), "--tokenizer", tmp_path)
+    rejected(lambda: export_checkpoint(path, out, tokenizer=False, tokenizer_files=words), "--tokenizer", tmp_path)
     (source / "sentencepiece.bpe.model").unlink()
-    to_huggingface(path, tmp_path / "found")  # with the tokenizer of the data
+    export_checkpoint(path, tmp_path / "found")  # with the tokenizer of the data
     shutil.rmtree(tmp_path / "found")
     checkpoint = fairseq_commands.load(source)
     checkpoint["cfg"]["task"]["data"] = "nowhere"
     torch.save(checkpoint, path)
-    rejected(lambda: to_huggingface(path, out), "sentencepiece.bpe.model.*--no-tokenizer", tmp_path)
+    rejected(lambda: export_checkpoint(path, out), "sentencepiece.bpe.model.*--no-tokenizer", tmp_path)
     (source / "dict.txt").unlink()
-    rejected(lambda: to_huggingface(path, out), "dict.txt.*--dictionary", tmp_path)
-    to_huggingface(path, out, tokenizer=False)
+    rejected(lambda: export_checkpoint(path, out), "dict.txt.*--dictionary", tmp_path)
+    export_checkpoint(path, out, tokenizer=False)
     assert not (out / "dict.txt").exists() and (out / "model.safetensors").exists()
 
 
 def test_too_few_labels(classifier, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("cat 1\n")
-    call = lambda: to_huggingface(classifier / "checkpoint_last.pt", tmp_path / "out", labels=labels)
+    call = lambda: export_checkpoint(classifier / "checkpoint_last.pt", tmp_path / "out", labels=labels)
     rejected(call, "labels.txt.* 2 .* got 1", tmp_path)
 
 
@@ -131,7 +131,7 @@ def test_encoder_without_a_head(masked_lm_folder, tmp_path, capsys):
     assert checkpoint["provenance"]["imported"] == {"lm_head": "new, untrained"}
     assert 0.01 < state["encoder.lm_head.dense.weight"].std() < 0.03
     assert state["encoder.lm_head.weight"] is state["encoder.sentence_encoder.embed_tokens.weight"]
-    to_huggingface(tmp_path / "back" / "model.pt", tmp_path / "again")
+    export_checkpoint(tmp_path / "back" / "model.pt", tmp_path / "again")
     weights = load_file(tmp_path / "again" / "model.safetensors")
     assert all(key.startswith("linformer.") for key in weights)
     model = AutoModel.from_pretrained(tmp_path / "again")
@@ -149,7 +149,7 @@ def test_encoder_without_a_head(masked_lm_folder, tmp_path, capsys):
 def test_heads_that_fairseq_lacks(masked_lm_folder, tmp_path):
     model = AutoModelForTokenClassification.from_pretrained(masked_lm_folder, num_labels=3)
     model.save_pretrained(tmp_path / "tags")
-    for command in (convert, to_onnx):
+    for command in (convert, export_onnx):
         rejected(lambda: command(tmp_path / "tags", tmp_path / "out"), "tags has a head that fairseq lacks", tmp_path)
     model.base_model.save_pretrained(tmp_path / "encoder")
     assert convert(tmp_path / "encoder", tmp_path / "out")

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.convert import convert
-from fairseq_linformer.checkpoints.huggingface import to_huggingface
+from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -32,7 +32,7 @@ def real(features, tokens):
 def test_features_and_logits(sharing, options, train_checkpoint, mlm_data, tmp_path):
     folder = train_checkpoint("--sharing", sharing, *options)
     theirs = hub(folder, mlm_data, bpe="characters")
-    to_huggingface(folder / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
+    export_checkpoint(folder / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
     encoder = AutoModel.from_pretrained(tmp_path / "out").eval()
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
     tied = model.lm_head.weight is model.get_input_embeddings().weight
@@ -69,7 +69,7 @@ VARIANTS = {
 def test_every_variant_is_exported_and_imported(variant, train_checkpoint, mlm_data, tmp_path):
     source, out, back = train_checkpoint(*VARIANTS[variant].split()), tmp_path / "out", tmp_path / "back"
     theirs = hub(source, mlm_data, bpe="characters")
-    to_huggingface(source / "checkpoint_last.pt", out, tokenizer=False)
+    export_checkpoint(source / "checkpoint_last.pt", out, tokenizer=False)
     encoder = AutoModel.from_pretrained(out).eval()
     with torch.no_grad():
         for tokens in (TOKENS, SINGLE):
@@ -94,7 +94,7 @@ def test_authors_checkpoint_is_exported_and_imported(mlm_data, tmp_path):
         *"--arch linformer_roberta_base --encoder-layers 2 --compressed 3".split(),
         *fairseq_commands.TINY[2:-2],
     )
-    to_huggingface(tmp_path / "theirs" / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
+    export_checkpoint(tmp_path / "theirs" / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
     ((features, logits),) = authors_plugin.extract_features(
         tmp_path / "theirs" / "checkpoint_last.pt", [SINGLE], tmp_path
@@ -154,7 +154,7 @@ def test_transformers_names():
 @pytest.mark.slow
 def test_missing_weights_are_initialized(train_checkpoint, tmp_path):
     folder = train_checkpoint("--sharing", "headwise", "--freeze-projections")
-    to_huggingface(folder / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
+    export_checkpoint(folder / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", num_labels=5)
     assert 0.01 < model.classifier.dense.weight.std() < 0.03
     assert model.classifier.out_proj.weight.shape == (5, 16) and (model.classifier.out_proj.bias == 0).all()

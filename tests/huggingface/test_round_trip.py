@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.convert import convert
-from fairseq_linformer.checkpoints.huggingface import to_huggingface
+from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.model_card import write_card
 from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig
 from fairseq_linformer.models import LinformerRobertaModel
@@ -35,7 +35,7 @@ def same_bits(folder, source, name="model.pt"):
 )
 def test_same_bits(sharing, options, train_checkpoint, tmp_path):
     source = train_checkpoint("--sharing", sharing, *options)
-    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     convert(tmp_path / "hf", tmp_path / "back")
     same_bits(tmp_path / "back", source)
     # Through a model of transformers, and in shards.
@@ -53,7 +53,7 @@ def test_half_precision(train_checkpoint, tmp_path):
     checkpoint["model"] = {k: v.half() if v.is_floating_point() else v for k, v in checkpoint["model"].items()}
     (tmp_path / "half").mkdir()
     torch.save(checkpoint, tmp_path / "half" / "checkpoint_last.pt")
-    to_huggingface(tmp_path / "half" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(tmp_path / "half" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
     assert {p.dtype for p in model.parameters()} == {torch.float16}
     model.save_pretrained(tmp_path / "saved")
@@ -74,7 +74,7 @@ def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
             checkpoint["model"][key.replace("window_options", "mean_pool")] = torch.empty(8, 0)
     (tmp_path / "old").mkdir()
     torch.save(checkpoint, tmp_path / "old" / "checkpoint_last.pt")
-    to_huggingface(tmp_path / "old" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(tmp_path / "old" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     weights = load_file(tmp_path / "hf" / "model.safetensors")
     stored = {key: weights.pop(key).tolist() for key in list(weights) if key.endswith(".window_options")}
     assert stored and set(map(tuple, stored.values())) == {(0, 0, 0)}
@@ -107,7 +107,7 @@ def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
     loaded = hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens)
     torch.testing.assert_close(loaded, expected, rtol=0, atol=1e-6)
 
-    to_huggingface(tmp_path / "new" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(tmp_path / "new" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     weights = {
         key: value for key, value in load_file(tmp_path / "hf" / "model.safetensors").items() if ".delta" not in key
     }
@@ -159,11 +159,11 @@ def test_one_of_several_heads(classifier, tmp_path):
     torch.save(checkpoint, tmp_path / "two" / "checkpoint_last.pt")
     path = tmp_path / "two" / "checkpoint_last.pt"
     with pytest.raises(ValueError, match="--head from animal, size"):
-        to_huggingface(path, tmp_path / "no", tokenizer=False)
+        export_checkpoint(path, tmp_path / "no", tokenizer=False)
     with pytest.raises(ValueError, match="head 'colour'.*animal, size"):
-        to_huggingface(path, tmp_path / "no", head="colour", tokenizer=False)
+        export_checkpoint(path, tmp_path / "no", head="colour", tokenizer=False)
     for head, classes in (("size", 1), ("animal", 2)):
-        to_huggingface(path, tmp_path / head, head=head, tokenizer=False)
+        export_checkpoint(path, tmp_path / head, head=head, tokenizer=False)
         model = AutoModelForSequenceClassification.from_pretrained(tmp_path / head)
         assert model.classifier.out_proj.weight.equal(
             checkpoint["model"][f"classification_heads.{head}.out_proj.weight"]
@@ -186,7 +186,7 @@ def test_regression(pieces, tmp_path):
     source = finetune_classifier(
         data, tmp_path / "trained", "--regression-target", "--best-checkpoint-metric", "loss", classes=1
     )
-    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf")
+    export_checkpoint(source / "checkpoint_last.pt", tmp_path / "hf")
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
     assert model.config.problem_type == "regression" and model.config.num_labels == 1
     tokens = torch.tensor([[0, 5, 6, 2]])
@@ -219,7 +219,7 @@ def test_model_card(classifier, classifier_folder, tmp_path):
             assert not re.search(r'"/|/tmp|pytest-of', path.read_text()), path
     # It is unchanged after an import and another export.
     convert(classifier_folder, tmp_path / "back")
-    to_huggingface(tmp_path / "back" / "model.pt", tmp_path / "again")
+    export_checkpoint(tmp_path / "back" / "model.pt", tmp_path / "again")
     assert (tmp_path / "again" / "README.md").read_text() == card
     ours, theirs = (
         json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "again", classifier_folder)
@@ -229,16 +229,16 @@ def test_model_card(classifier, classifier_folder, tmp_path):
 
 def test_card_of_a_distilled_and_finetuned_model(tmp_path):
     """Origin, license and scores, for readers and as metadata."""
-    scores = {"accuracy": {"value": 0.892, "interval": [0.87, 0.911]}}
+    scores = {"matthews": {"value": 0.892, "interval": [0.87, 0.911]}}
     finetuned = {"task": "sst-2", "data": "64,349 rows of train", "commit": "9e0324f"}
     finetuned["splits"] = {"valid": {"rows": 872, "scores": scores}}
     imported = {"name": "base", "hub": "a/base", "license": "mit", "sha256": "0" * 64, "lm_head": "new, untrained"}
     details = {"imported": imported, "distilled": {"variance_after": [0.99, 0.93]}, "finetuned": finetuned}
     config = small(fairseq=details, architectures=["LinformerForSequenceClassification"])
-    write_card(tmp_path, config, {"max_positions": 8, "int8": True, "pooling": None})
+    write_card(tmp_path, config, {"max_positions": 8, "int8": True, "pooling": None}, license="apache-2.0")
     card = (tmp_path / "README.md").read_text()
     for text in (
-        "| sst-2 valid, accuracy | 0.8920 (0.8700 to 0.9110), 872 rows |",
+        "| sst-2 valid, matthews | 0.8920 (0.8700 to 0.9110), 872 rows |",
         "| explained variance of the Transformer's last layer | 0.930 |",
         "| weights of the graph | int8",
         "The weights come from a/base (SHA-256 000",
@@ -246,15 +246,18 @@ def test_card_of_a_distilled_and_finetuned_model(tmp_path):
     ):
         assert text in card
     data = ModelCard(card).data
-    assert (data.license, data.base_model, data.library_name) == ("mit", "a/base", "onnx")
+    assert (data.license, data.base_model, data.library_name) == ("apache-2.0", "a/base", "onnx")
+    assert (data.base_model_relation, data.language, data.datasets) == ("quantized", "en", ["nyu-mll/glue"])
     (result,) = data.eval_results
-    assert (result.dataset_name, result.dataset_split, result.metric_type) == ("sst-2", "valid", "accuracy")
+    assert (result.dataset_type, result.dataset_config, result.dataset_split) == ("nyu-mll/glue", "sst2", "validation")
+    assert (result.dataset_name, result.metric_type) == ("sst-2", "matthews_correlation")
     assert result.metric_value == 0.892
     # Features are not what was scored.
     config.architectures = ["LinformerModel"]
     write_card(tmp_path, config, {"max_positions": 8, "int8": False, "pooling": "mean"})
     card = (tmp_path / "README.md").read_text()
-    assert "(sentences, width)" in card and "accuracy" not in card
+    assert ModelCard(card).data.license == "mit" and ModelCard(card).data.base_model_relation == "finetune"
+    assert "(sentences, width)" in card and "matthews" not in card
     assert ModelCard(card).data.pipeline_tag == "feature-extraction"
 
 
@@ -311,7 +314,7 @@ FROZEN, LEARNED = {"weight": False}, {"delta": True, "start": False, "scale": Fa
 def test_learning_rate_of_E_can_be_changed(before, changed, parameters, train_checkpoint, tmp_path):
     """Changing the learning rate of a loaded E, or freezing it, keeps E."""
     source = train_checkpoint(*before, "--projection-init", "average")
-    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     tokens = torch.tensor([[0, 5, 6, 7, 9, 2]])
     unchanged = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
     config = LinformerPreTrainedConfig.from_pretrained(tmp_path / "hf", **changed)

@@ -4,6 +4,9 @@ import json
 import os
 import pickle
 import random
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,15 +17,17 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 from transformers import AutoTokenizer
 
 from fairseq_linformer.checkpoints import transformers_tokenizer
-from fairseq_linformer.checkpoints.huggingface import to_huggingface
+from fairseq_linformer.checkpoints.convert import convert
+from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.transformers_tokenizer import build_fast, find_tokenizer
 from fairseq_linformer.data import sentencepiece_model
 from fairseq_linformer.data.tokenizer import GPT2, SentencePiece
-from fairseq_linformer.huggingface import LinformerTokenizer
+from fairseq_linformer.huggingface import LinformerByteLevelTokenizer, LinformerTokenizer
 from fairseq_linformer.huggingface.tokenization_linformer import read_token_ids
 from fairseq_linformer.models.hub_bpe import _choose_bpe
 
 from ..checkpoint_fixtures import TEXT, hub
+from ..checkpoints.encoders import save_encoder
 from ..fairseq_preprocessing import write_gpt2
 
 WORDS = "the Cat CAT dog s at É é e\u0301 ß İ ﬁ ² １ 12 's don't 中文 😀 👩\u200d👧 . ... < ▁".split()
@@ -102,7 +107,7 @@ def test_gpt2(tmp_path):
     complete_dictionary(folder)
     fast, _ = find_tokenizer(folder, 16)
     fast.save_pretrained(folder / "saved")
-    fast = AutoTokenizer.from_pretrained(folder / "saved")
+    fast = LinformerByteLevelTokenizer.from_pretrained(folder / "saved")
     bpe, dictionary = fairseqs_gpt2(folder), fairseqs_dictionary(folder / "dict.txt")
     assert fast.is_fast and len(fast) == len(dictionary)
     assert count_unknown(bpe, dictionary, fast, [text.replace("\x85", "") for text in texts()]) == 0
@@ -257,8 +262,46 @@ def test_dictionaries_are_read_as_by_fairseq(tmp_path):
 def test_folder_with_a_slow_tokenizer(masked_lm, tmp_path, monkeypatch):
     """As for a unigram model of sentencepiece."""
     monkeypatch.setattr(transformers_tokenizer, "build_fast", lambda tokenizer: None)
-    to_huggingface(masked_lm / "checkpoint_last.pt", tmp_path / "out")
+    export_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path / "out")
     assert "| tokenizer | slow |" in (tmp_path / "out" / "README.md").read_text()
     tokenizer, text = AutoTokenizer.from_pretrained(tmp_path / "out"), TEXT[0]
     assert type(tokenizer) is LinformerTokenizer
     assert tokenizer(text)["input_ids"] == hub(masked_lm, masked_lm).encode(text).tolist()
+
+
+ELSEWHERE = """
+import sys
+sys.modules["fairseq_linformer"] = None
+from transformers import AutoTokenizer
+folder, saved, words = *sys.argv[1:], ["new", "low"]
+tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+print(tokenizer("new low")["input_ids"])
+spaced = AutoTokenizer.from_pretrained(folder, add_prefix_space=True, trust_remote_code=True)
+print(spaced(words, is_split_into_words=True)["input_ids"])
+tokenizer.save_pretrained(saved)
+try:
+    tokenizer(words, is_split_into_words=True)
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_words_of_byte_level_bpe_are_not_joined(tmp_path):
+    """Without a space before each, "new" and "low" would be the pieces of "newlow"."""
+    convert(save_encoder(tmp_path / "encoder", "roberta", True), tmp_path / "fairseq")
+    export_checkpoint(tmp_path / "fairseq", tmp_path / "first")
+    tokenizer, _ = find_tokenizer(tmp_path / "fairseq", 32)
+    text, spaced = (tokenizer(each)["input_ids"] for each in ("new low", " new low"))
+    assert text != spaced and tokenizer(["new low"])["input_ids"] == [text]
+    for folder, saved in (("first", "second"), ("second", "third")):
+        run = subprocess.run(
+            [sys.executable, "-c", ELSEWHERE, folder, saved], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert run.returncode == 0, run.stderr
+        *found, error = run.stdout.splitlines()
+        assert found == [str(text), str(spaced)] and "add_prefix_space=True" in error
+        for name in ("config.json", "configuration_linformer.py", "config.py", "projected_dim.py"):
+            shutil.copy(tmp_path / folder / name, tmp_path / saved)
+        with pytest.raises(ValueError, match="add_prefix_space=True"):
+            AutoTokenizer.from_pretrained(tmp_path / saved)(["new", "low"], is_split_into_words=True)

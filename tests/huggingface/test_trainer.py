@@ -1,9 +1,11 @@
 """Training with ``Trainer``: the loss decreases, E learns, and the saved model is imported into fairseq."""
 
+import multiprocessing
 import shutil
 
 import pytest
 import torch
+from torch.distributed.fsdp import fully_shard
 from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
@@ -17,7 +19,13 @@ pytest.importorskip("accelerate")
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.evaluation.fairseq_classifier import FairseqClassifier
-from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerModel
+from fairseq_linformer.huggingface import (
+    LinformerForMaskedLM,
+    LinformerForQuestionAnswering,
+    LinformerForSequenceClassification,
+    LinformerForTokenClassification,
+    LinformerModel,
+)
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import TEXT
@@ -104,7 +112,117 @@ def test_checkpointing_recomputes_layers_while_it_is_enabled(model_class):
         (disable, False, False),
     ):
         change()
-        assert (model.is_gradient_checkpointing, encoder.config.offload_activations) == (is_enabled, offloads)
+        assert (model.is_activation_checkpointing, encoder.config.offload_activations) == (is_enabled, offloads)
+        assert model.is_gradient_checkpointing == is_enabled
         calls.clear()
         model(torch.tensor([[0, 5, 6, 7, 2]]))[0].sum().backward()
         assert len(calls) == (4 if is_enabled else 2)
+
+
+HEADS = {
+    LinformerForMaskedLM: lambda rows: {"labels": torch.where(torch.rand(rows, 5) < 0.4, 7, -100)},
+    LinformerForTokenClassification: lambda rows: {"labels": torch.where(torch.rand(rows, 5) < 0.4, 1, -100)},
+    LinformerForSequenceClassification: lambda rows: {"labels": torch.arange(rows) % 2},
+    "regression": lambda rows: {"labels": torch.rand(rows, 2)},
+    LinformerForQuestionAnswering: lambda rows: {
+        "start_positions": torch.arange(rows) % 4,
+        "end_positions": torch.arange(rows) % 5,
+    },
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_losses_of_parts_of_a_batch_add_up_to_that_of_the_batch(head):
+    """As with gradient accumulation: parts with more labels count for more."""
+    torch.manual_seed(0)
+    model_class = head if isinstance(head, type) else LinformerForSequenceClassification
+    model = model_class(small(num_labels=2, problem_type=None if isinstance(head, type) else head)).eval()
+    tokens, labels = torch.randint(4, 20, (6, 5)), HEADS[head](6)
+    labels = {name: each.clone() for name, each in labels.items()}
+    if "labels" in labels and labels["labels"].dim() == 2 and not labels["labels"].is_floating_point():
+        labels["labels"][0] = -100  # a part without a label
+    first = next(iter(labels.values()))
+    count = first.ne(-100).sum()
+    whole = model(tokens, **labels).loss
+    parts = [
+        model(tokens[i], num_items_in_batch=count, **{name: each[i] for name, each in labels.items()}).loss
+        for i in (slice(0, 1), slice(1, 3), slice(3, 6))
+    ]
+    torch.testing.assert_close(sum(parts), whole)
+
+
+@pytest.mark.slow
+def test_gradient_accumulation_weighs_every_masked_token_alike(masked_lm_folder, tmp_path):
+    """An update of four batches of one sentence is that of one batch of four, although their masks differ in number."""
+    tokens = [0, *range(5, 14), 2]
+    rows = [{"input_ids": tokens, "labels": [-100, *tokens[1 : 1 + m], *[-100] * (10 - m)]} for m in (1, 8, 2, 9)]
+    weights = []
+    for batch, accumulated in ((4, 1), (1, 4)):
+        model = LinformerForMaskedLM.from_pretrained(masked_lm_folder, dropout=0.0, attention_dropout=0.0)
+        arguments = TrainingArguments(
+            str(tmp_path),
+            max_steps=1,
+            per_device_train_batch_size=batch,
+            gradient_accumulation_steps=accumulated,
+            learning_rate=0.1,
+            optim="sgd",
+            lr_scheduler_type="constant",
+            max_grad_norm=0,
+            save_strategy="no",
+            report_to="none",
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        Trainer(model, arguments, train_dataset=rows).train()
+        weights.append(model.lm_head.bias.detach().clone())
+    torch.testing.assert_close(*weights, rtol=0, atol=1e-6)
+
+
+def test_saved_configurations_have_no_options_of_a_run(tmp_path):
+    small(checkpoint_activations=True, offload_activations=True).save_pretrained(tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    assert "checkpoint_activations" not in text and "offload_activations" not in text
+
+
+def shard(path, sharing, rank):
+    """The loss of two updates, on this rank's half of the batch, with each layer and the rest sharded over two ranks;
+    or on the whole batch, without rank."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = LinformerForMaskedLM(small(sharing=sharing, dropout=0.0, attention_dropout=0.0)).train()
+    if rank is not None:
+        torch.distributed.init_process_group("gloo", init_method=f"file://{path}/init", rank=rank, world_size=2)
+        (name,) = model._no_split_modules
+        for module in [each for each in model.modules() if type(each).__name__ == name]:
+            fully_shard(module)
+        fully_shard(model)
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
+    tokens = torch.randint(4, 20, (4, 6), generator=torch.Generator().manual_seed(1))
+    own = tokens if rank is None else tokens[2 * rank : 2 * rank + 2]
+    for _ in range(2):
+        loss = model(own, labels=own).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    torch.save(losses, path / f"{rank}.pt")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", ["layerwise", "headwise"])
+def test_two_sharded_ranks_have_the_loss_of_one(sharing, tmp_path):
+    shard(tmp_path, sharing, None)
+    context = multiprocessing.get_context("fork")
+    ranks = [context.Process(target=shard, args=(tmp_path, sharing, rank)) for rank in (0, 1)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    assert [rank.exitcode for rank in ranks] == [0, 0]
+    one, *two = (torch.tensor(torch.load(tmp_path / f"{name}.pt")) for name in ("None", 0, 1))
+    torch.testing.assert_close(torch.stack(two).mean(0), one, rtol=0, atol=1e-5)
+    assert one[1] < one[0]
+
+
+def test_a_sequence_cannot_be_sharded():
+    assert not LinformerForMaskedLM(small()).supports_context_parallel

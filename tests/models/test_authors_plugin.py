@@ -6,6 +6,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
+from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.models import LinformerRobertaConfig, LinformerRobertaModel, authors_plugin
 from fairseq_linformer.models.options import resolve_options
@@ -60,7 +61,7 @@ def test_features_equal_the_authors(checkpoint, tmp_path):
     assert {p.layout for p in model.modules() if isinstance(p, LinearProjection)} == {None}
     # A new model of its options has no windows either: finetuned from scratch it is the same but for what was learned.
     assert "++model.projection_init='normal'" in (
-        overrides := open_initial_checkpoint(path, tmp_path / "runs").overrides
+        overrides := open_initial_checkpoint(identify(path), tmp_path / "runs").overrides
     ), overrides
 
 

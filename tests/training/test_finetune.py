@@ -11,6 +11,7 @@ import time
 import pytest
 
 from fairseq_linformer.checkpoints.convert import convert
+from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.training.data import prepare_data
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
@@ -167,7 +168,7 @@ def test_grid(finetune, command, masked_lm, tmp_path):
 def test_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
     monkeypatch.chdir(fairseq_commands.CONFIGS.parent)
     words = (masked_lm / "checkpoint_last.pt", "--slurm", "--dry-run", "--partition=gpu", "--name", "g")
-    start = open_initial_checkpoint(words[0], tmp_path / "runs")
+    start = open_initial_checkpoint(identify(words[0]), tmp_path / "runs")
     prepare_data(TASKS["sst-2"], tmp_path / "data", start, str(glue))
     *jobs, end = finetune(*words, "--grid", "--lr", "1e-5,2e-5", "--seed", "1,2").splitlines()
     assert len(jobs) == 4 and all("--partition=gpu" in job for job in jobs) and "nothing was submitted" in end

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_linformer.checkpoints.files import find_checkpoint, read_checkpoint
-from fairseq_linformer.cli import main
+from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.training.finetune import FINETUNING_YAML, build_overrides
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint, read_width
@@ -32,7 +32,7 @@ def test_all_kinds_of_checkpoints(kind, train_checkpoint, mlm_data, tmp_path):
         fairseq_commands.train(mlm_data, folder, model=["--arch", "roberta", *sizes.split()], updates=1)
     else:
         folder = train_checkpoint(*options[kind])
-    start = open_initial_checkpoint(folder / "checkpoint_last.pt", tmp_path / "runs")
+    start = open_initial_checkpoint(identify(folder / "checkpoint_last.pt"), tmp_path / "runs")
     assert start.max_positions == 16 and start.path == folder / "checkpoint_last.pt"
     classes = tmp_path / "classes"
     fairseq_commands.classification_data(classes)
@@ -48,7 +48,7 @@ def test_all_kinds_of_checkpoints(kind, train_checkpoint, mlm_data, tmp_path):
 
 
 def test_recipe_is_robertas(masked_lm, tmp_path):
-    start = open_initial_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path)
+    start = open_initial_checkpoint(identify(masked_lm / "checkpoint_last.pt"), tmp_path)
 
     def overrides(*options):
         return dict(word.split("=", 1) for word in build_overrides(TASKS["sst-2"], start, Recipe(), tmp_path, *options))
@@ -84,15 +84,8 @@ def test_learning_rate_of_a_width(width, rate, grid):
 
 def test_width_of_all_kinds_of_checkpoints(masked_lm, masked_lm_folder, tmp_path):
     bert = save_encoder(tmp_path / "bert", "bert", True)
-    assert read_width(str(bert)) == json.loads((bert / "config.json").read_text())["hidden_size"]
-    assert read_width(str(masked_lm / "checkpoint_last.pt")) == read_width(str(masked_lm_folder)) == 16
-
-
-def test_an_onnx_folder_is_not_trained(tmp_path):
-    for name in ("model.onnx", "config.json"):
-        (tmp_path / name).touch()
-    with pytest.raises(SystemExit, match="is an ONNX folder, which only runs"):
-        main(["finetune", "sst-2", str(tmp_path)])
+    assert read_width(identify(bert)) == json.loads((bert / "config.json").read_text())["hidden_size"]
+    assert read_width(identify(masked_lm / "checkpoint_last.pt")) == read_width(identify(masked_lm_folder)) == 16
 
 
 def test_numpy_scalar_in_a_checkpoint_is_loaded(masked_lm, tmp_path):
@@ -101,20 +94,3 @@ def test_numpy_scalar_in_a_checkpoint_is_loaded(masked_lm, tmp_path):
     checkpoint["extra_state"]["best"] = np.float64(0.5)
     torch.save(checkpoint, tmp_path / "checkpoint.pt")
     assert read_checkpoint(tmp_path / "checkpoint.pt")["extra_state"]["best"] == 0.5
-
-
-def test_a_run_folder_means_its_scored_else_best_else_last_checkpoint(tmp_path):
-    checkpoints = tmp_path / "checkpoints"
-    checkpoints.mkdir()
-    with pytest.raises(ValueError, match="has neither a checkpoint nor"):
-        find_checkpoint(str(tmp_path))
-    (tmp_path / "transformers").mkdir()
-    (tmp_path / "transformers/config.json").touch()
-    assert find_checkpoint(str(tmp_path / "transformers")) == str(tmp_path / "transformers")
-    for name in ("checkpoint_last.pt", "checkpoint_best.pt"):
-        (checkpoints / name).touch()
-        assert find_checkpoint(str(tmp_path)) == find_checkpoint(str(checkpoints)) == str(checkpoints / name)
-    (tmp_path / "result.json").write_text('{"checkpoint": "checkpoints/checkpoint_last.pt"}')
-    assert find_checkpoint(str(tmp_path)) == str(checkpoints / "checkpoint_last.pt")
-    assert find_checkpoint(str(checkpoints / "checkpoint_best.pt")) == str(checkpoints / "checkpoint_best.pt")
-    assert find_checkpoint("google-bert/bert-base-uncased") == "google-bert/bert-base-uncased"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from fairseq_linformer.checkpoints.files import LAST
+from fairseq_linformer.checkpoints.identify import LAST
 from fairseq_linformer.training import run_folder
 from fairseq_linformer.training.job import TrainingJob
 from fairseq_linformer.training.run_folder import (

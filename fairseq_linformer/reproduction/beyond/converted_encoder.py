@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
+from ...checkpoints.identify import identify
 from ...training import local
 from ...training.initial_checkpoint import open_initial_checkpoint
 from ...training.job import TrainingJob, quote
@@ -100,7 +101,7 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
 
 
 def build_job(scale: str, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
-    sizes, initial = SIZES[scale], open_initial_checkpoint(checkpoint, checkpoint.parent)
+    sizes, initial = SIZES[scale], open_initial_checkpoint(identify(checkpoint), checkpoint.parent)
     updates = sizes["training"]["updates"]
     schedule = {**sizes["training"], "warmup": round(updates / 10), "validate": max(1, updates // 5)}
     overrides = (

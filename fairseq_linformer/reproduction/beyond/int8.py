@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 
 from ...benchmark.timing import num_threads
-from ...checkpoints.files import ONNX_GRAPH
-from ...checkpoints.onnx_export import to_onnx
+from ...checkpoints.export_onnx import export_onnx
 from ...data.tokenizer_files import DICTIONARY
 from ...evaluation.classifier import OnnxClassifier
 from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
@@ -110,9 +109,9 @@ def measure_exports(checkpoint: Path, data: Path) -> dict[tuple[str, str, str], 
     with TemporaryDirectory() as folder:
         for name in (ONNX, INT8):
             out = Path(folder, name)
-            to_onnx(checkpoint, out, int8=name == INT8)
+            export_onnx(checkpoint, out, int8=name == INT8)
             logits[name] = logits_of(OnnxClassifier(out))
-            sizes[name] = sum(path.stat().st_size for path in out.glob(f"{ONNX_GRAPH}*"))  # weights may have a file
+            sizes[name] = sum(path.stat().st_size for path in out.glob("onnx/*"))  # weights may have a file
     accuracy = {name: 100 * float((each.argmax(1) == targets).double().mean()) for name, each in logits.items()}
     return {
         **{(ACCURACY, name, "%"): value for name, value in accuracy.items()},

@@ -34,6 +34,7 @@ from typing import Any
 
 from ...benchmark.timing import num_threads
 from ...checkpoints.files import read_checkpoint
+from ...checkpoints.identify import identify
 from ...checkpoints.models import build_model, open_checkpoint
 from ...data.manifest import describe_source
 from ...data.sources import locate_source, parse_source
@@ -161,7 +162,7 @@ def measure_imdb(part: str, name: str, seed: int, scale: str, inputs: Inputs, en
     lr, batch_size = sizes["finetuning"]
     job = FinetuningJob(
         TASKS["imdb"],
-        str(write_reader(trained, encoder, encoder.parent)),
+        identify(write_reader(trained, encoder, encoder.parent)),
         [Recipe(lr, batch_size, 1, seed)],
         f"finetuned/imdb-{trained.name}-{trained.reading}-seed{seed}",
         str(data),

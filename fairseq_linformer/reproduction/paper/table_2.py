@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...checkpoints.files import LAST, MODEL
+from ...checkpoints.identify import LAST, MODEL, identify
 from ...data.tasks import TASKS
 from ...data.tokenizer_files import DICTIONARY
 from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
@@ -185,7 +185,7 @@ def finetune_small(part: str, scale: str, inputs: Inputs) -> Result:
     trained = train_runs([pretraining], sizes, inputs.runs / scale, inputs.text)[pretraining]
     job = FinetuningJob(
         TASKS[task],
-        str(trained.checkpoint),
+        identify(trained.checkpoint),
         [Recipe(lr, batch_size, 1, seed)],
         f"{task}-{model.name}{'' if is_pretrained else '-random'}-seed{seed}",
         str(data),
@@ -221,7 +221,7 @@ def finetune_encoder(task: str, model: Model, scale: str, inputs: Inputs) -> tup
     linformer = model.k and distill(model, sizes["distillation"], inputs.data, encoder)[0] / MODEL
     job = FinetuningJob(
         TASKS[task],
-        str(linformer or encoder),
+        identify(linformer or encoder),
         [Recipe(sizes["lr"], sizes["batch_sizes"][task], 1, seed) for seed in sizes["seeds"]],
         f"finetuned/{task}-{model.name}",
         str(data),
@@ -250,7 +250,7 @@ def paper_job(task: str, model: Model, inputs: Inputs, device: str) -> Finetunin
         raise ValueError(f"{pretraining} must be a finished pretraining, but it has no file {DONE}")
     return FinetuningJob(
         TASKS[task],
-        str(pretraining / CHECKPOINTS / LAST),
+        identify(pretraining / CHECKPOINTS / LAST),
         GRID,
         f"table-2/{pretraining.name}/{task}",
         str(task_folder(task, model.n, inputs)),

@@ -1,0 +1,164 @@
+"""Folders that ``export`` wrote, read as checkpoints of fairseq."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from ..data.tokenizer import load_tokenizer
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON, TokenizerFiles
+from ..data.tokenizer_json import FIRST_ID
+from ..huggingface import (
+    LinformerForMaskedLM,
+    LinformerForSequenceClassification,
+    LinformerModel,
+    LinformerPreTrainedConfig,
+    LinformerPreTrainedModel,
+)
+from ..models.dictionaries import check_dictionary
+from ..models.distillation import NEW_LM_HEAD
+from ..models.options import from_linformer_config
+from ..models.shapes import CLASSIFICATION_HEADS, OUTPUT_BIAS, PADDING_IDX
+from .files import MODULES_FOLDER, Files, build_checkpoint, put_into, read_companions
+from .huggingface_state import CLASSIFIER, LM_HEAD, State, rename_to_fairseq, upgrade_projections
+from .provenance import read_origins
+from .sentence_transformers import read_modules
+from .transformers_encoder import add_lm_head
+from .transformers_loading import find_hub_file, find_weights
+
+
+def read_exported_checkpoint(
+    name: str, config: LinformerPreTrainedConfig, dictionary=None
+) -> tuple[dict[str, Any], Files]:
+    """Read an exported folder as a fairseq checkpoint without optimizer state, and the files that belong next to it.
+
+    Args:
+        name: folder that ``export`` wrote, or later ``save_pretrained`` or ``Trainer``; or name on the hub.
+        config: from ``load_config``.
+        dictionary: fairseq's ``dict.txt``; None for that in the folder, if any.
+    """
+    folder, weights = Path(name), read_exported_weights(name, config)
+    cfg = (config.fairseq or {}).get("cfg") or {}
+    if not all(isinstance(cfg.get(section), dict) for section in ("model", "task")):
+        raise ValueError(
+            f"'fairseq' in {name}/config.json has no configuration; only models exported from fairseq can be "
+            "converted back"
+        )
+    state = rename_to_fairseq(weights, config.classification_head_name, config.tie_word_embeddings)
+    _update_lm_head(config, state)
+    if dictionary or (folder / DICTIONARY).is_file():
+        check_dictionary(Path(dictionary or folder / DICTIONARY), config.vocab_size, folder)
+    checkpoint, files = _restore_checkpoint(config, state, cfg), read_companions(folder, dictionary)
+    if not files and (path := find_hub_file(name, TOKENIZER_JSON)):  # it has the dictionary's tokens, in order
+        files = _read_tokenizer(path, config.vocab_size)
+    files |= put_into(MODULES_FOLDER, read_modules(name))
+    task = checkpoint["cfg"]["task"]
+    if files and task.get("_name") == "sentence_prediction":  # the task reads dictionaries of its inputs and labels
+        files[f"input0/{DICTIONARY}"] = files[DICTIONARY]
+        if not task.get("regression_target"):
+            labels = (config.id2label[i] for i in range(config.num_labels))
+            files[f"label/{DICTIONARY}"] = "".join(f"{label} 1\n" for label in labels).encode()
+    return checkpoint, files
+
+
+def _read_tokenizer(path: Path, vocab_size: int) -> Files:
+    """The tokenizer of an exported folder without ``dict.txt``, and this dictionary."""
+    tokenizer = load_tokenizer(TokenizerFiles("tokenizer_json", path))
+    if (size := FIRST_ID + len(tokenizer.dictionary) + 1) != vocab_size:
+        raise ValueError(f"{path} must have one token per embedding of the model ({vocab_size:,}), got {size:,} tokens")
+    return {DICTIONARY: "".join(f"{line}\n" for line in tokenizer.dictionary).encode(), **tokenizer.model_files}
+
+
+def read_exported_weights(name: str, config: LinformerPreTrainedConfig) -> State:
+    """Read the weights of an exported folder, of any version. No code in it is run."""
+    if config.padding_idx != PADDING_IDX:
+        raise ValueError(f"padding_idx of {name} must be {PADDING_IDX}, as in fairseq, got {config.padding_idx}")
+    weights: State = {}
+    for path in find_weights(name):
+        try:
+            weights |= load_file(path)
+        except SafetensorError:
+            raise ValueError(f"{path} is truncated, or is not in safetensors format") from None
+    if any(key.startswith(("score.", "qa_outputs.")) for key in weights):
+        raise ValueError(f"{name} has a head that fairseq lacks; save its encoder, model.base_model, instead")
+    if any(key.startswith("encoder.") for key in weights):  # saved by LinformerModel
+        weights = {f"linformer.{key}": value for key, value in weights.items()}
+    return upgrade_weights(weights, config, name)
+
+
+def choose_class(weights: State) -> type[LinformerPreTrainedModel]:
+    """The class of the model with these weights of an exported folder."""
+    if any(key.startswith(CLASSIFIER) for key in weights):
+        return LinformerForSequenceClassification
+    return LinformerForMaskedLM if any(key.startswith(LM_HEAD) for key in weights) else LinformerModel
+
+
+def _update_lm_head(config: LinformerPreTrainedConfig, state: State) -> None:
+    """Give a checkpoint without a masked LM head a new one, and record it, or that ``Trainer`` has trained one."""
+    details = config.fairseq or {}
+    imported = details.get("imported") or {}
+    is_new = OUTPUT_BIAS not in state
+    if is_new:
+        add_lm_head(state)
+    has_head = any(key.startswith(CLASSIFICATION_HEADS) for key in state)
+    if is_new or (not has_head and imported.get("lm_head") == NEW_LM_HEAD):
+        imported = {**imported, "lm_head": NEW_LM_HEAD if is_new else "imported"}
+        config.fairseq = {**details, "imported": imported}
+
+
+def upgrade_weights(weights: State, config: LinformerPreTrainedConfig, source) -> State:
+    """Weights of any version as this one stores them; ValueError if they do not match the configuration."""
+    weights = upgrade_projections(weights, config.to_linformer_config())
+    model_class = choose_class(weights)
+    with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
+        model = model_class(config)
+    expected = model.state_dict(prefix="linformer." if model_class is LinformerModel else "")
+    if config.tie_word_embeddings:
+        expected.pop("lm_head.weight", None)
+    actual = {key: value for key, value in weights.items() if not key.startswith(CLASSIFICATION_HEADS)}
+    for key in sorted({*expected, *actual}):
+        wanted, found = (tuple(state[key].shape) if key in state else "none" for state in (expected, actual))
+        if wanted != found:
+            raise ValueError(
+                f"weights and configuration of {source} do not match: {key} must have shape {wanted}, got {found}"
+            )
+    return weights
+
+
+def _restore_checkpoint(config: LinformerPreTrainedConfig, state: State, exported: dict[str, Any]) -> dict[str, Any]:
+    """Build a checkpoint as fairseq saves it, without optimizer state.
+
+    Args:
+        exported: sections of ``cfg`` at the export. ``config.json`` may have been changed since, and takes precedence.
+    """
+    cfg = dict(exported)
+    cfg["model"] = {
+        **cfg["model"],
+        **from_linformer_config(config.to_linformer_config()),
+        "pooler_activation_fn": config.pooler_activation_fn,
+        "pooler_dropout": config.pooler_dropout,
+        "untie_weights_roberta": not config.tie_word_embeddings,
+    }
+    if any(key.startswith(CLASSIFICATION_HEADS) for key in state):
+        cfg |= _classification(config, cfg["task"])
+    return build_checkpoint(cfg, state, read_origins({"provenance": config.fairseq}))
+
+
+def _classification(config: LinformerPreTrainedConfig, task: dict[str, Any]) -> dict[str, Any]:
+    """The sections ``task`` and ``criterion`` of a classifier, which ``Trainer`` may have trained on an export of a
+    masked language model."""
+    if task.get("_name") == "sentence_prediction":
+        return {"task": {**task, "num_classes": config.num_labels}}
+    is_regression = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
+    new = {"_name": "sentence_prediction", "data": task.get("data"), "max_positions": config.max_positions}
+    tokens = {"init_token": 0, "separator_token": 2}
+    return {
+        "task": {**new, **tokens, "num_classes": config.num_labels, "regression_target": is_regression},
+        "criterion": {
+            "_name": "sentence_prediction",
+            "classification_head_name": config.classification_head_name,
+            "regression_target": is_regression,
+        },
+    }
