@@ -18,7 +18,7 @@ from ..checkpoints.transformers_tokenizer import find_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
 from ..huggingface import LinformerPreTrainedConfig  # the package registers the Linformer with AutoModel
 from ..models.dictionaries import check_dictionary
-from ..models.shapes import has_projections, max_positions
+from ..models.state_dicts import has_projections, max_positions
 from ..modules import LinformerEncoder
 from .attention_model import AttentionModel
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import check_can_be_written, check_new_folder, new_folder
-from ..models.shapes import max_positions, upgrade_names
+from ..models.state_dicts import max_positions, upgrade_names
 from .files import (
     Files,
     find_companions,
@@ -35,7 +35,7 @@ def convert(source, out, *, dictionary=None, **options: Any) -> tuple[dict[str, 
     original, files = read_source(source, dictionary)
     checkpoint = change_model(original, **options)
     if checkpoint is original and is_fairseq_checkpoint(source):
-        raise ValueError(f"{source} would stay as it is; set --max-positions, or --projected-dim of a Linformer")
+        raise ValueError(f"{source} would stay as it is; set --max-positions")
     with new_folder(out) as folder:
         write_model(folder, checkpoint, files)
     return checkpoint, max_positions(upgrade_names(original["model"]))
@@ -68,17 +68,17 @@ def change_model(checkpoint: dict[str, Any], arch: str | None = None, **options:
     """Convert RoBERTa to a Linformer, or resize a Linformer or, with ``arch="roberta"``, a RoBERTa.
 
     Args:
-        options: as for ``to_linformer``; those of ``resize`` for a Linformer, only ``max_positions`` for a RoBERTa.
+        options: as for ``to_linformer``; for a Linformer or a RoBERTa only ``max_positions``.
     """
     checkpoint = from_authors(checkpoint)
-    sizes: tuple[str, ...] = ("max_positions",)
     if is_linformer(checkpoint):
-        kind, sizes = "a Linformer", (*sizes, "projected_dim")
+        kind = "a Linformer"
         options |= {"arch": arch} if arch else {}
     elif arch == "roberta":
         kind = "--arch roberta"
     else:
         return to_linformer(checkpoint, **options)
-    if unused := [name for name in options if name not in sizes]:
-        raise ValueError(f"--{unused[0].replace('_', '-')} has no effect with {kind}")
-    return resize(checkpoint, *map(options.get, sizes)) if options else checkpoint
+    n = options.pop("max_positions", None)
+    if options:
+        raise ValueError(f"--{next(iter(options)).replace('_', '-')} has no effect with {kind}")
+    return checkpoint if n is None else resize(checkpoint, n)

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..data.tokenizer_json import FIRST_ID, SYMBOLS, order_tokens, read_settings, rewrite
 from ..models.roberta_eps import EPS_ARCHITECTURE, FAIRSEQ_EPSILON
-from ..models.shapes import EMBEDDINGS, OUTPUT_BIAS, OUTPUT_EMBEDDINGS
+from ..models.state_dicts import EMBEDDINGS, OUTPUT_BIAS, OUTPUT_EMBEDDINGS
 from .files import Files, build_checkpoint
 from .transformers_encoder import read_encoder
 from .transformers_loading import load_from_transformers

@@ -26,7 +26,7 @@ from ..huggingface import (
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.distillation import NEW_LM_HEAD
 from ..models.options import from_linformer_config
-from ..models.shapes import (
+from ..models.state_dicts import (
     CLASSIFICATION_HEADS,
     EMBEDDINGS,
     OUTPUT_BIAS,
@@ -34,6 +34,7 @@ from ..models.shapes import (
     choose_head,
     has_projections,
     max_positions,
+    upgrade_projections,
 )
 from .files import (
     Files,
@@ -47,7 +48,7 @@ from .files import (
     read_companions,
     resolve_model,
 )
-from .huggingface_state import CLASSIFIER, LM_HEAD, State, to_fairseq, to_transformers, upgrade_projections
+from .huggingface_state import CLASSIFIER, LM_HEAD, State, to_fairseq, to_transformers
 from .model_card import write_card
 from .provenance import collect_provenance, read_origins
 from .sentence_transformers import recorded_pooling, write_modules
@@ -222,7 +223,8 @@ def _update_lm_head(config: LinformerPreTrainedConfig, state: State) -> None:
 
 def _upgrade_weights(weights: State, config: LinformerPreTrainedConfig, source) -> State:
     """Weights of any version as this one stores them; ValueError if they do not match the configuration."""
-    weights = upgrade_projections(weights, config.to_linformer_config())
+    weights = dict(weights)
+    upgrade_projections(weights)
     model_class = choose_class(weights)
     with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
         model = model_class(config)

@@ -7,7 +7,7 @@ from fairseq.models.roberta import RobertaModel
 
 from ..models import LinformerRobertaModel, RobertaEpsModel
 from ..models.roberta_eps import EPS_ARCHITECTURE
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, has_projections, max_positions, upgrade_names
+from ..models.state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, has_projections, max_positions, upgrade_names
 from ..models.stub_task import StubTask
 from .files import get_architecture, get_cfg_section, read_checkpoint
 from .to_linformer import from_authors

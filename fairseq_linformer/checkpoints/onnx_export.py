@@ -12,7 +12,7 @@ from typing import Any
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..files import new_folder
 from ..huggingface import LinformerModel
-from ..models.shapes import PADDING_IDX
+from ..models.state_dicts import PADDING_IDX
 from .files import ONNX_GRAPH, is_fairseq_checkpoint
 from .huggingface import choose_class, read_exported, to_huggingface
 from .model_card import write_card

@@ -12,14 +12,13 @@ those of fairseq's ``linformer_roberta`` with other prefixes:
     C classes
 """
 
-import copy
 import re
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.modeling_outputs import (
     BaseModelOutput,
     MaskedLMOutput,
@@ -35,10 +34,8 @@ from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
 from ..modules.projection import KIND_BUFFERS, Projection
 from .configuration_linformer import LinformerPreTrainedConfig
 
-_LEARNING_OPTIONS = ("freeze_projections", "projection_lr_scale")
-"""Options that determine how a file stores E and F: as a matrix, or as ``start``, ``scale`` and ``delta``."""
 _OLD_MATRIX = re.compile(r"\.[EF]\.(?:heads\.\d+\.)?weight$")
-_LOCATION_OPTIONS = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
+"""An entry of earlier versions, which stored some E and F in another way."""
 
 
 class LinformerPreTrainedModel(PreTrainedModel):
@@ -57,43 +54,17 @@ class LinformerPreTrainedModel(PreTrainedModel):
     ]
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **kwargs):
-        """Load a model with the E and F of the file, for any ``freeze_projections`` and ``projection_lr_scale``.
-
-        ``transformers`` copies the tensors of a file one by one, so the model is first built with the options of the
-        file, and rebuilt if the requested ones differ.
-        """
-        if isinstance(config, PreTrainedConfig) and pretrained_model_name_or_path is not None:
-            options = {name: getattr(config, name) for name in _LEARNING_OPTIONS}
-            location = {name: kwargs[name] for name in _LOCATION_OPTIONS if name in kwargs}
-            saved = cls.config_class.from_pretrained(pretrained_model_name_or_path, **location)
-            config = copy.deepcopy(config)
-            for name in _LEARNING_OPTIONS:
-                setattr(config, name, getattr(saved, name))
-        else:
-            options = {name: kwargs.pop(name) for name in _LEARNING_OPTIONS if name in kwargs}
-        wants_report = kwargs.pop("output_loading_info", False)
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, output_loading_info=False, **kwargs):
+        """Load a model. It keeps the E and F of the file, also with another ``projection_lr_scale``."""
         model, report = super().from_pretrained(
-            pretrained_model_name_or_path, *model_args, config=config, output_loading_info=True, **kwargs
+            pretrained_model_name_or_path, *args, output_loading_info=True, **kwargs
         )
         if any(_OLD_MATRIX.search(key) for key in report["unexpected_keys"]):
             raise ValueError(
-                f"{pretrained_model_name_or_path} was exported before version 0.3; run `fairseq-linformer convert` on "
-                "it, and export the result"
+                f"{pretrained_model_name_or_path} was exported by an earlier version; run `fairseq-linformer convert` "
+                "on it, and export the result"
             )
-        model = model._with_options(options)
-        return (model, report) if wants_report else model
-
-    def _with_options(self, options: dict[str, Any]):
-        """This model, or a copy with other options and the same E and F."""
-        if all(getattr(self.config, name) == value for name, value in options.items()):
-            return self
-        config = copy.deepcopy(self.config)
-        for name, value in options.items():
-            setattr(config, name, value)
-        other = type(self)(config).to(device=self.device, dtype=self.dtype)
-        other.load_state_dict(self.state_dict())
-        return other.train(self.training)
+        return (model, report) if output_loading_info else model
 
     def post_init(self):
         frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
@@ -125,7 +96,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
                     tensor.copy_(torch.zeros(3) if name.endswith(".window_options") else fresh[name])
         for module in self.modules():
             if isinstance(module, Projection):
-                module.read_options()
+                module.finish_loading()
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.base_model.encoder.embed_tokens

@@ -30,7 +30,7 @@ from ..files import check_data_path, new_folder, read_json, sha256, write_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.distillation import TEACHER_KEY, Teacher
-from ..models.shapes import head_names
+from ..models.state_dicts import head_names
 from ..resources import CONFIGS
 from ..training import local, run_folder
 from ..training.initial_checkpoint import open_initial_checkpoint

@@ -16,7 +16,7 @@ from omegaconf import ListConfig, OmegaConf
 from ..config import PROBABILITY, HeadConfig, LinformerConfig, check_values, setting
 from ..projected_dim import Dim, format_projected_dim
 from . import authors_plugin
-from .shapes import PADDING_IDX
+from .state_dicts import PADDING_IDX
 
 _ENCODER_FIELDS = [f for f in fields(LinformerConfig) if f.name not in ("vocab_size", "padding_idx")]
 OPTION_NAMES = {f.name: f.metadata.get("fairseq", f.name) for f in _ENCODER_FIELDS}
@@ -42,11 +42,6 @@ _DeclaredOptions: Any = make_dataclass(
 class LinformerRobertaConfig(_DeclaredOptions):
     """Options of RoBERTa and of the Linformer."""
 
-    resize_checkpoint: bool = setting(
-        False,
-        "resize checkpoints of another max_positions or projected_dim when loading, as `fairseq-linformer convert` "
-        "does, and accept another local_window",
-    )
     compressed: Optional[int] = setting(
         None, "authors' plugin: projected_dim is max_positions divided by this value, rounded down", at_least=1
     )
@@ -171,11 +166,10 @@ COMPARED = (
     *("layer_norm_eps", "untie_weights_roberta"),
 )
 """Options that a checkpoint and the model that loads it must share."""
-_RESIZABLE = ("max_positions", "projected_dim", "local_window")
 
 
-def resolve_checkpoint_options(options: dict[str, Any], ours: Namespace) -> Namespace:
-    """Value of every option of a checkpoint, which must be those of the model that loads it.
+def check_checkpoint_options(options: dict[str, Any], ours: Namespace) -> None:
+    """Raise ValueError unless the options of a checkpoint are those of the model that loads it.
 
     fairseq compares shapes only, which do not show, for example, the number of heads or the local window.
 
@@ -195,13 +189,11 @@ def resolve_checkpoint_options(options: dict[str, Any], ours: Namespace) -> Name
     theirs = resolve_options(Namespace(**options))
     for name in COMPARED:
         found, expected = getattr(theirs, name), getattr(ours, name)
-        if found == expected or (name in _RESIZABLE and ours.resize_checkpoint):
-            continue
         if name in ("sharing", "untie_weights_roberta") and theirs.translated:
             continue  # version 1 of the authors' code shared less than its options say
-        hint = ", or pass --resize-checkpoint" if name in _RESIZABLE else ""
-        raise ValueError(f"the checkpoint has {name} {found}, this model has {expected}; they must be equal{hint}")
-    return theirs
+        if found != expected:
+            hint = "; `fairseq-linformer convert` changes it" if name == "max_positions" else ""
+            raise ValueError(f"the checkpoint has {name} {found}, this model has {expected}; they must be equal{hint}")
 
 
 def collect_options(args: Namespace) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import nn
 
 from ..config import check_epsilon
 from .hub_bpe import HubTokenizerMixin
-from .shapes import drop_old_buffers
+from .state_dicts import drop_old_buffers
 
 EPS_ARCHITECTURE = "roberta_eps"
 BERT_EPSILON, FAIRSEQ_EPSILON = 1e-12, 1e-5

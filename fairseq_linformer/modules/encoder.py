@@ -87,7 +87,7 @@ class LinformerLayers(nn.Module):
         """Groups of similar length if they save time, otherwise an empty list."""
         if padding_mask is None or not layers or not _can_run_in_groups(padding_mask):
             return []
-        entries = sum(projection.parameter.numel() for projection in learned_projections(layers[0]))
+        entries = sum(projection.delta.numel() for projection in learned_projections(layers[0]))
         groups = group_by_length(padding_mask, count_group_positions(entries, self.config.embed_dim))
         return groups if len(groups) > 1 else []
 

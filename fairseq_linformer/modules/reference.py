@@ -57,12 +57,9 @@ def windows(k: int, N: int, offset: int = 0, singletons: int = 0) -> list[range]
 
 
 def windows_of(projection: Projection) -> list[range] | None:
-    """The windows of a projection, as stored with its weights; None for a matrix without windows."""
-    singletons, delay = int(projection.get_buffer("window_options")[0]), float(getattr(projection, "windows", 0.0))
-    if delay == -1:
-        return None
-    offset = int(delay * regular_length(projection.k, projection.n, singletons))
-    return windows(projection.k, projection.n, offset, singletons)
+    """The windows of a projection; None for a matrix without windows."""
+    held = projection.layout.windows
+    return None if held is None else windows(held.k, held.N, held.offset, held.singletons)
 
 
 def triangle(held: list[range], N: int, singletons: int) -> Tensor:

@@ -21,11 +21,15 @@ An ``offset``, less than the shortest regular window, shifts all edges of regula
 first and the last: the first regular window is longer and the last one shorter.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+NO_WINDOWS = -1.0
+"""Value of the buffer ``windows`` of a projection without windows."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +180,40 @@ class Windows:
         if torch.compiler.is_exporting():  # ONNX has no index_reduce; scatter_reduce takes twice as long
             return highest.scatter_reduce(1, indices.view(1, -1, 1).expand(B, n, d), x, "amax", include_self=False)
         return highest.index_reduce(1, indices, x, "amax", include_self=False)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of E relate to the input; stored with the weights, which were trained for it.
+
+    Attributes:
+        windows: the windows that the rows read; None if each row reads the whole input.
+        fills: a row compensates for the tokens that its window lacks.
+        overlaps: row i is row i of ``Windows.triangle`` before training, not the average of window i.
+        proportional: an average of m keys counts as m keys.
+    """
+
+    windows: Windows | None
+    fills: bool
+    overlaps: bool
+    proportional: bool
+
+    @staticmethod
+    def decode(k: int, N: int, delay: float, options: Sequence[float]) -> "Layout":
+        """The layout that the buffers of a projection describe. They are floats, so that fairseq can average them.
+
+        Args:
+            delay: ``windows``, the fraction of a window, in [0, 1), by which edges are shifted; or ``NO_WINDOWS``. It
+                is a fraction because half precision rounds large numbers.
+            options: ``window_options``: the number of singletons; 1 for fill, 2 also for overlapping windows; 1 for
+                proportional.
+        """
+        singletons, fill, proportional = map(round, options)
+        if delay == NO_WINDOWS:
+            return Layout(None, fill > 0, False, False)
+        windows = Windows(k, N, 0, singletons)
+        windows = replace(windows, offset=int(delay * windows.shortest))
+        return Layout(windows, fill > 0, fill == 2, proportional > 0)
 
 
 def round_singletons(number: int) -> int:

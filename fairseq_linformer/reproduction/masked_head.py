@@ -11,7 +11,7 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model
-from ..models.shapes import OUTPUT_EMBEDDINGS
+from ..models.state_dicts import OUTPUT_EMBEDDINGS
 from ..progress import progress_bar
 
 PREFIX = "encoder.lm_head."

@@ -22,13 +22,13 @@ from ..checkpoints.transformers_loading import load_from_transformers
 from ..files import new_folder, sha256
 from ..models.options import LinformerRobertaConfig
 from ..models.roberta_eps import EPS_ARCHITECTURE
-from ..models.shapes import EMBEDDINGS, has_projections, head_names, max_positions, upgrade_names
+from ..models.state_dicts import EMBEDDINGS, has_projections, head_names, max_positions, upgrade_names
 from .job import quote
 
 # Model options that belong to the recipe, to a machine, or to the loading of a checkpoint.
 _NOT_INHERITED = """
     dropout attention_dropout activation_dropout pooler_dropout encoder_layerdrop compile checkpoint_activations
-    offload_activations min_params_to_wrap load_checkpoint_heads resize_checkpoint compressed shared_kv_compressed
+    offload_activations min_params_to_wrap load_checkpoint_heads compressed shared_kv_compressed
     shared_layer_kv_compressed freeze_compress encoder_layers_to_keep max_positions
 """.split()
 

@@ -167,7 +167,7 @@ def test_options_change_the_modules():
     plain = build().eval()
     frozen = build(freeze_projections=True, sharing="none")
     assert {key for key, p in frozen.named_parameters() if not p.requires_grad} == {
-        f"encoder.sentence_encoder.layers.{i}.self_attn.{m}.weight" for i in (0, 1) for m in "EF"
+        f"encoder.sentence_encoder.layers.{i}.self_attn.{m}.delta" for i in (0, 1) for m in "EF"
     }
     untied = build(untie_weights_roberta=True).encoder
     assert untied.lm_head.weight is not untied.sentence_encoder.embed_tokens.weight

@@ -1,17 +1,16 @@
-"""State dicts of a model: their names, what their shapes say, and fitting them to another n and k, whose mathematics is
-in ``modules/resize.py``.
-"""
+"""State dicts of a model: their names, what their shapes say, new E and F, and another n (``modules/resize.py``)."""
 
 import re
-from typing import Any
+from dataclasses import replace
 
 from torch import Tensor
 
 from ..config import LinformerConfig
 from ..modules.encoder_layer import build_projection
-from ..modules.linear import AnyProjection, HeadProjections
+from ..modules.linear import HeadProjections
+from ..modules.projection import upgrade_entries
 from ..modules.resize import resize_positions, resize_projection, scale_projected_dim
-from ..projected_dim import Dim
+from ..projected_dim import Dim, format_projected_dim
 
 ENCODER = "encoder.sentence_encoder."
 EMBEDDINGS = ENCODER + "embed_tokens.weight"
@@ -24,7 +23,7 @@ PADDING_IDX = 1
 OLD_BUFFERS = ("encoder.attention_heads", "encoder.local_window", "encoder.log10_layer_norm_eps")
 """Buffers by which earlier versions recorded options, which the configuration of a checkpoint has, too."""
 
-_PROJECTION = re.compile(re.escape(ENCODER) + r"(?:layers\.\d+\.self_attn\.)?[EF]\.")
+_PROJECTION = re.compile(r".*encoder\.(?:layers\.\d+\.self_attn\.)?[EF]\.(?:heads\.\d+\.)?")
 _LAYER = re.compile(re.escape(ENCODER) + r"layers\.(\d+)\.")
 
 
@@ -36,12 +35,7 @@ def drop_old_buffers(state: dict[str, Tensor]) -> None:
 
 def has_projections(state: dict[str, Tensor]) -> bool:
     """Whether a state dict has projections E and F."""
-    return any(map(is_projection_entry, state))
-
-
-def is_projection_entry(key: str) -> bool:
-    """Whether a key of a state dict belongs to E or F."""
-    return _PROJECTION.match(key) is not None
+    return any(map(_PROJECTION.match, state))
 
 
 def head_names(state: dict[str, Tensor]) -> list[str]:
@@ -91,66 +85,58 @@ def upgrade_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return new
 
 
-def scale_projected_dims(state: dict[str, Tensor], config: LinformerConfig, n: int) -> list[Dim]:
-    """k of each layer of a model that keeps the features of short inputs with ``n`` positions."""
-    modules: dict[tuple[int, str], Any] = {
-        position: _load(build_projection(config, *position), state, prefix)
-        for prefix, position in projection_prefixes(config).items()
-    }
-    heads = {key: list(m.heads) if isinstance(m, HeadProjections) else [m] for key, m in modules.items()}
-    windowed = all(head.layout is not None for each in heads.values() for head in each)
-
-    def scale(head: Any) -> int:
-        return scale_projected_dim(head.k, head.n, n, head.layout if windowed else None)
-
-    dims: list[Dim] = []
-    for layer, dim in enumerate(config.projected_dims):
-        scaled = [scale(head) for head in heads.get((layer, "E"), heads[0, "E"])]
-        dims.append(scaled[0] if isinstance(dim, int) else tuple(scaled))
-    return dims
-
-
-def fit_state_dict(
-    state: dict[str, Tensor], config: LinformerConfig, old_config: LinformerConfig | None = None
-) -> dict[str, Tensor]:
-    """Convert a state dict of RoBERTa or ``linformer_roberta`` to an encoder of this shape, without modifying it.
-
-    Position embeddings and projections are resized if n or k differ; missing projections are initialized. Entries that
-    a plain matrix lacks are added.
+def upgrade_projections(state: dict[str, Tensor]) -> None:
+    """Bring E and F of an earlier version into the form of this one, in place.
 
     Args:
-        old_config: shape of the state dict's projections; None if it is ``config``.
+        state: with fairseq's names or those of ``transformers``.
     """
-    old_config = old_config or config
-    new = {key: value for key, value in state.items() if not is_projection_entry(key)}
-    new[POSITIONS] = resize_positions(state[POSITIONS], config.max_positions, PADDING_IDX)
+    for prefix in {match[0] for match in map(_PROJECTION.match, state) if match}:
+        upgrade_entries(state, prefix)
+
+
+def add_projections(state: dict[str, Tensor], config: LinformerConfig) -> dict[str, Tensor]:
+    """The state dict of RoBERTa as that of an encoder of this shape, with new E and F and its number of positions."""
+    new = {**state, POSITIONS: resize_positions(state[POSITIONS], config.max_positions, PADDING_IDX)}
     for prefix, (layer, which) in projection_prefixes(config).items():
         module = build_projection(config, layer, which)
-        if any(key.startswith(prefix) for key in state):
-            old = _load(build_projection(old_config, layer, which), state, prefix)
-            if (old.n, old_config.projected_dims[layer]) == (module.n, config.projected_dims[layer]):
-                module = old
-            elif config.projection == "random":
-                raise ValueError("random projections cannot be resized; draw new matrices instead")
-            else:
-                resize_projection(old, module)
         new.update({prefix + key: value for key, value in module.state_dict().items()})
     return new
 
 
-def _load(module: AnyProjection, state: dict[str, Tensor], prefix: str) -> AnyProjection:
-    """Load the entries of a prefix into a module, and return it."""
-    module.load_state_dict({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
-    return module
+def resize_state_dict(
+    state: dict[str, Tensor], config: LinformerConfig, n: int
+) -> tuple[dict[str, Tensor], LinformerConfig]:
+    """Resize a Linformer of this shape to n positions, with the k that keeps the features of short inputs.
 
-
-def projection_prefixes(config: LinformerConfig, encoder: str = ENCODER) -> dict[str, tuple[int, str]]:
-    """Prefix in the state dict -> layer and name of each projection.
-
-    Args:
-        encoder: prefix of the encoder.
+    Returns:
+        The state dict and its shape; the arguments are not modified.
     """
+    if config.projection == "random":
+        raise ValueError("random projections cannot be resized; draw new matrices instead")
+    old = {position: build_projection(config, *position) for position in projection_prefixes(config).values()}
+    new = {key: value for key, value in state.items() if _PROJECTION.match(key) is None}
+    for prefix, position in projection_prefixes(config).items():
+        entries = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+        old[position].load_state_dict(entries)
+    dims: list[Dim] = []
+    for layer in range(config.layers):
+        E = old[0 if config.has_single_projection else layer, "E"]
+        heads = list(E.heads) if isinstance(E, HeadProjections) else [E]
+        scaled = [scale_projected_dim(head.k, head.n, n, head.layout.windows) for head in heads]
+        dims.append(scaled[0] if len({*scaled}) == 1 else tuple(scaled))
+    new_config = replace(config, max_positions=n, projected_dim=format_projected_dim(dims))
+    new[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
+    for prefix, position in projection_prefixes(config).items():
+        module = build_projection(new_config, *position)
+        resize_projection(old[position], module)
+        new.update({prefix + key: value for key, value in module.state_dict().items()})
+    return new, new_config
+
+
+def projection_prefixes(config: LinformerConfig) -> dict[str, tuple[int, str]]:
+    """Prefix in the state dict -> layer and name of each projection."""
     if config.has_single_projection:
-        return {f"{encoder}E.": (0, "E")}
+        return {f"{ENCODER}E.": (0, "E")}
     names = "EF" if config.has_separate_values else "E"
-    return {f"{encoder}layers.{i}.self_attn.{name}.": (i, name) for i in range(config.layers) for name in names}
+    return {f"{ENCODER}layers.{i}.self_attn.{name}.": (i, name) for i in range(config.layers) for name in names}
