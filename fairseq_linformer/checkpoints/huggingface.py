@@ -25,14 +25,13 @@ from ..huggingface import (
 )
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.distillation import NEW_LM_HEAD
-from ..models.options import from_linformer_config
+from ..models.options import ARCHITECTURES, from_linformer_config
 from ..models.state_dicts import (
     CLASSIFICATION_HEADS,
     EMBEDDINGS,
     OUTPUT_BIAS,
     PADDING_IDX,
     choose_head,
-    has_projections,
     max_positions,
     upgrade_projections,
 )
@@ -84,11 +83,8 @@ def to_huggingface(
             that of the imported encoder, unless there is a classification head.
     """
     data = from_authors(read_checkpoint(checkpoint))
-    if not has_projections(data["model"]):
-        raise ValueError(
-            f"{checkpoint} must be a checkpoint of linformer_roberta, got architecture {get_architecture(data)!r} "
-            "without projections E and F"
-        )
+    if (architecture := get_architecture(data)) not in ARCHITECTURES:
+        raise ValueError(f"{checkpoint} must be a checkpoint of linformer_roberta, got architecture {architecture!r}")
     name = choose_head(data["model"], head, checkpoint)
     if labels is not None and name is None:
         raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")

@@ -46,7 +46,8 @@ def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Convert a checkpoint of ``roberta`` to ``linformer_roberta``; the original is unchanged.
 
     Weights and dictionary are RoBERTa's. By default k is n / 4, at most 256, the local window 16, and linear E and F
-    are ``graded``: inputs of at most k / 2 tokens keep their features. With k = n, all inputs do.
+    are ``graded``: inputs of at most k / 2 tokens keep their features. With k = n all inputs do, and without
+    projection.
 
     Args:
         checkpoint: from ``read_checkpoint``.
@@ -61,7 +62,7 @@ def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
     state, old = upgrade_names(checkpoint["model"]), get_cfg_section(checkpoint, "model")
     known = LinformerRobertaConfig.__dataclass_fields__
     model = {key: value for key, value in old.items() if key in known and not key.startswith("_")}
-    n = options.get("max_positions") or max_positions(state)
+    n, projection = options.get("max_positions") or max_positions(state), options.get("projection", "linear")
     model.update(
         _name="linformer_roberta",
         encoder_layers=count_layers(state),
@@ -69,10 +70,14 @@ def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
         max_positions=n,
         layernorm_embedding=ENCODER + "layernorm_embedding.weight" in state,
         encoder_layers_to_keep=None,
-        projected_dim=max(1, min(n // 4, MAX_DEFAULT_K)),
-        local_window=min(DEFAULT_LOCAL_WINDOW, n - 1),
-        projection_init="graded" if options.get("projection", "linear") == "linear" else None,
+        projection=projection,
     )
+    if projection != "none":
+        model.update(
+            projected_dim=max(1, min(n // 4, MAX_DEFAULT_K)),
+            local_window=min(DEFAULT_LOCAL_WINDOW, n - 1),
+            projection_init="graded" if projection == "linear" else None,
+        )
     args, config = resolve_model({**model, **options}, state)
     state.pop(ENCODER + "version", None)
     return replace_model(checkpoint, add_projections(state, config), {"_name": args.arch, **collect_options(args)})

@@ -14,7 +14,7 @@ from ..config import check_epsilon
 from ..errors import silence_transformers
 from ..files import fingerprint, sha256
 from ..models.distillation import NEW_LM_HEAD
-from ..models.roberta_eps import BERT_EPSILON
+from ..models.options import BERT_EPSILON
 from ..models.state_dicts import EMBEDDINGS, ENCODER, OUTPUT_BIAS, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
 from .sentence_transformers import read_pooling

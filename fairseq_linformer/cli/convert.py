@@ -44,7 +44,7 @@ def add_model_options(parser: Any) -> None:
     k = "k: one number, or one per layer as in 256x4,128x8 (default: n / 4, at most 256)"
     add("--projected-dim", metavar="K", help=k)
     add("--sharing", choices=SHARING, help="parameter sharing of E and F (default: headwise)")
-    add("--projection", choices=PROJECTIONS, help="kind of projection (default: linear)")
+    add("--projection", choices=(*PROJECTIONS, "none"), help="kind of projection (default: linear)")
     init = (
         "initialization of E and F (default: graded if linear, so that inputs of up to k / 2 tokens keep their "
         "features; average for conv)"

@@ -170,16 +170,17 @@ class LinformerModel(LinformerPreTrainedModel):
             ``hidden_states``: the input of the first layer and the output of each, as in fairseq before the last norm
             of a pre-norm model. ``attentions``: of each layer (B, H, n, k'), before dropout. The last dimension is not
             positions but what a query attends to, the k' projected positions: the windows of E that n positions reach,
-            counted from the start of the sentence. With a local window it is k' + 2 w + 1, the last 2 w + 1 of which
-            are the exact keys from w positions before to w after the query.
+            counted from the beginning of the sentence (without projection the n positions). With a local window it is
+            k' + 2 w + 1, the last 2 w + 1 of which are the exact keys from w positions before to w after the query.
         """
         wants_weights = self.config.output_attentions if output_attentions is None else output_attentions
         wants_hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         padding = find_padding(self.config, input_ids, attention_mask, inputs_embeds)
         _check_ids(token_type_ids, position_ids, padding, self.config.padding_idx)
         tokens = padding if input_ids is None else input_ids  # read only for their shape with inputs_embeds
-        back = None
-        if torch.compiler.is_exporting() or padding[:, 0].any():  # an exported graph has no branches
+        back, depends_on_position = None, self.config.projection != "none"
+        # An exported graph has no branches.
+        if depends_on_position and (torch.compiler.is_exporting() or padding[:, 0].any()):
             # E and F depend on the position, so each sentence is moved to the start of its row, and its features back.
             positions = torch.arange(padding.size(1), device=padding.device)
             start = padding.long().cumprod(1).sum(1, keepdim=True)

@@ -255,6 +255,9 @@ def _log_shape(args: Namespace, encoder: nn.Module) -> None:
             args.translated,
             " --projection-lr-scale 1" * (not args.freeze_projections),
         )
+    if args.projection == "none":
+        logger.info("full attention: n = %d", args.max_positions)
+        return
     logger.info(
         "linformer: n = %d, k = %s, %s projection, %s sharing, %d matrices; apex: %s",
         args.max_positions,

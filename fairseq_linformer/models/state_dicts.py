@@ -20,8 +20,9 @@ CLASSIFICATION_HEADS = "classification_heads."
 PADDING_IDX = 1
 """Token ID of padding in fairseq's dictionaries."""
 
-OLD_BUFFERS = ("encoder.attention_heads", "encoder.local_window", "encoder.log10_layer_norm_eps")
-"""Buffers by which earlier versions recorded options, which the configuration of a checkpoint has, too."""
+OLD_BUFFERS = ("encoder.attention_heads", "encoder.local_window", "encoder.log10_layer_norm_eps", ENCODER + "version")
+"""Buffers by which earlier versions recorded options, which the configuration of a checkpoint has, too, and that of
+fairseq's RoBERTa."""
 
 _PROJECTION = re.compile(r".*encoder\.(?:layers\.\d+\.self_attn\.)?[EF]\.(?:heads\.\d+\.)?")
 _LAYER = re.compile(re.escape(ENCODER) + r"layers\.(\d+)\.")
@@ -136,6 +137,8 @@ def resize_state_dict(
 
 def projection_prefixes(config: LinformerConfig) -> dict[str, tuple[int, str]]:
     """Prefix in the state dict -> layer and name of each projection."""
+    if config.projection == "none":
+        return {}
     if config.has_single_projection:
         return {f"{ENCODER}E.": (0, "E")}
     names = "EF" if config.has_separate_values else "E"

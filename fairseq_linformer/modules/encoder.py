@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..config import LinformerConfig
-from .attention import LinearFactory, Masks, gather_positions
+from .attention import LinearFactory, gather_positions
 from .dropout import Dropout
 from .encoder_layer import LayerNormFactory, LinformerEncoderLayer, build_projection
 from .length_groups import Group, count_group_positions, group_by_length
@@ -128,7 +128,7 @@ class LinformerLayers(nn.Module):
             hiddens.append(x)
         if not layers:  # LayerDrop has dropped all
             return x if positions is None else gather_positions(x, positions)
-        masks: dict[tuple[Any, ...], Masks] = {}  # layers with the same key share them
+        masks: dict[tuple[Any, ...], Any] = {}  # layers with the same key share them
         for i, layer in enumerate(layers, start=1):
             attention: Any = layer.self_attn
             read = positions if i == len(layers) else None
@@ -241,12 +241,12 @@ class Linformer(LinformerLayers):
         n: the longest input (``max_positions``).
         layers: number of layers.
         heads: H (``attention_heads``).
-        k: projected positions (``projected_dim``).
+        k: projected positions (``projected_dim``), 256 by default.
         options: other fields of ``LinformerConfig``, such as ``sharing``, ``local_window`` and ``dropout``; by default
             ``ffn_embed_dim`` is 4 d.
     """
 
-    def __init__(self, dim: int, n: int, layers: int, heads: int, k: Any = 256, **options: Any):
+    def __init__(self, dim: int, n: int, layers: int, heads: int, k: Any = None, **options: Any):
         super().__init__()
         own = {"dim": "embed_dim", "n": "max_positions", "heads": "attention_heads", "k": "projected_dim"}
         excluded = {*own.values(), "layers", "vocab_size", "padding_idx", "layernorm_embedding"}

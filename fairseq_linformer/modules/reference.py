@@ -13,12 +13,14 @@ A sentence is never padded here: padding does not reach E and F. Weights are rea
 
 import itertools
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from . import (
     Convolution,
+    FullAttention,
     LinearMultiheadAttention,
     Linformer,
     LinformerEncoder,
@@ -111,9 +113,11 @@ def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: 
     return rows
 
 
-def project(projection: AnyProjection, head: int, H: int, Y: Tensor) -> Rows:
+def project(projection: AnyProjection | None, head: int, H: int, Y: Tensor) -> Rows:
     """What E or F makes of the (n, d_h) keys or values of a head. With sharing ``none`` it has a matrix or kernel for
-    each head (or a projection, if their k differ), otherwise one for all."""
+    each head (or a projection, if their k differ), otherwise one for all. Full attention has no E, and all rows."""
+    if projection is None:
+        return dict(enumerate(Y))
     if isinstance(projection, HeadProjections):
         return project(projection.heads[head], 0, 1, Y)
     held, options = windows_of(projection), [int(x) for x in projection.get_buffer("window_options")]
@@ -127,9 +131,11 @@ def project(projection: AnyProjection, head: int, H: int, Y: Tensor) -> Rows:
     return matrix_rows(E, Y, held, fills, start)
 
 
-def biases(projection: AnyProjection, head: int, t: int, n: int, reach: int) -> dict[int, float]:
+def biases(projection: AnyProjection | None, head: int, t: int, n: int, reach: int) -> dict[int, float]:
     """What is added to the scores of query t. An average of m keys counts as m keys (Bolya et al. 2023, equation 1),
     except for those that the query attends to exactly; with no other key it is masked."""
+    if projection is None:
+        return dict.fromkeys(range(n), 0.0)
     if isinstance(projection, HeadProjections):
         return biases(projection.heads[head], 0, t, n, reach)
     held, is_counted = windows_of(projection), bool(projection.get_buffer("window_options")[2])
@@ -142,7 +148,7 @@ def biases(projection: AnyProjection, head: int, t: int, n: int, reach: int) -> 
 # Equation (7)
 
 
-def linear_attention(attention: LinearMultiheadAttention, X: Tensor) -> Tensor:
+def linear_attention(attention: LinearMultiheadAttention | FullAttention, X: Tensor) -> Tensor:
     """Self-attention, Q = K = V = X: (n, d) to (n, d). With a local window w, an extension of the equation, each query
     also attends to the exact keys at most w positions away, in the same softmax."""
     H, d_h, reach, n = attention.num_heads, attention.head_dim, attention.local_window, len(X)
@@ -175,12 +181,10 @@ def linear_attention(attention: LinearMultiheadAttention, X: Tensor) -> Tensor:
 def encoder_layer(layer: LinformerEncoderLayer, X: Tensor) -> Tensor:
     """Attention and feed-forward network, each added to its input: (n, d) to (n, d)."""
 
-    def attend(X: Tensor) -> Tensor:
-        return linear_attention(layer.self_attn, X)
-
     def feed_forward(X: Tensor) -> Tensor:
         return layer.activation_fn(X @ layer.fc1.weight.T + layer.fc1.bias) @ layer.fc2.weight.T + layer.fc2.bias
 
+    attend = partial(linear_attention, layer.self_attn)
     for part, norm in ((attend, layer.self_attn_layer_norm), (feed_forward, layer.final_layer_norm)):
         X = X + part(layer_norm(norm, X)) if layer.normalize_before else layer_norm(norm, X + part(X))
     return X

@@ -28,7 +28,7 @@ def train_head(
     """Train the dense layer, the norm and the bias of the head.
 
     Args:
-        checkpoint: of ``roberta`` or ``roberta_eps``, with a head, trained or not.
+        checkpoint: of an encoder with a head, trained or not.
         text: data folder with ``dict.txt`` and the split ``train``.
         n: tokens per block.
         batch_size: blocks per update.

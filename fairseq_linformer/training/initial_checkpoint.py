@@ -20,8 +20,7 @@ from ..checkpoints.to_linformer import from_authors, resize
 from ..checkpoints.transformers_encoder import hash_weights
 from ..checkpoints.transformers_loading import load_from_transformers
 from ..files import new_folder, sha256
-from ..models.options import LinformerRobertaConfig
-from ..models.roberta_eps import EPS_ARCHITECTURE
+from ..models.options import ARCHITECTURES, LinformerRobertaConfig
 from ..models.state_dicts import EMBEDDINGS, has_projections, head_names, max_positions, upgrade_names
 from .job import quote
 
@@ -127,11 +126,9 @@ def _model_options(checkpoint: dict[str, Any], is_linformer: bool) -> tuple[str,
     }
     if is_linformer:
         return name, options
-    unused = ["projec", "freeze_", "sharing", "local_window"]
-    if name != EPS_ARCHITECTURE:
-        name = "roberta"
-        unused.append("layer_norm_eps")
-    options = {key: value for key, value in options.items() if not key.startswith(tuple(unused))}
+    if name not in ARCHITECTURES:
+        name, unused = "roberta", ("projec", "freeze_", "sharing", "local_window", "layer_norm_eps")
+        options = {key: value for key, value in options.items() if not key.startswith(unused)}
     return name, {**options, "projected_dim": None, "sharing": None}  # the YAML sets both
 
 

@@ -16,7 +16,8 @@ MASK = torch.arange(12) < torch.tensor(LENGTHS).unsqueeze(1)
 
 def build(**options):
     torch.manual_seed(0)
-    model = Linformer(dim=8, n=12, layers=2, heads=2, k=4, **options).double().eval()
+    options = {"k": None if options.get("projection") == "none" else 4, **options}
+    model = Linformer(dim=8, n=12, layers=2, heads=2, **options).double().eval()
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.5)
     return model
@@ -30,6 +31,7 @@ def build(**options):
         dict(sharing="layerwise", normalize_before=True),
         dict(sharing="none", local_window=2, projection_init="graded"),
         dict(projection="conv"),
+        dict(projection="none"),
     ],
     ids=str,
 )
