@@ -183,8 +183,8 @@ class LinformerModel(LinformerPreTrainedModel):
         if depends_on_position and (torch.compiler.is_exporting() or padding[:, 0].any()):
             # E and F depend on the position, so each sentence is moved to the start of its row, and its features back.
             positions = torch.arange(padding.size(1), device=padding.device)
-            start = padding.long().cumprod(1).sum(1, keepdim=True)
-            order, back = ((positions + shift) % padding.size(1) for shift in (start, -start))
+            num_before = padding.long().cumprod(1).sum(1, keepdim=True)
+            order, back = ((positions + shift) % padding.size(1) for shift in (num_before, -num_before))
             tokens, padding = tokens.gather(1, order), padding.gather(1, order)
             inputs_embeds = None if inputs_embeds is None else gather_positions(inputs_embeds, order)
         needs_hiddens = wants_hiddens or wants_weights

@@ -5,8 +5,6 @@ B sentences, n positions, m positions whose output is needed, d width
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import fields
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -248,16 +246,18 @@ class Linformer(LinformerLayers):
 
     def __init__(self, dim: int, n: int, layers: int, heads: int, k: Any = None, **options: Any):
         super().__init__()
-        own = {"dim": "embed_dim", "n": "max_positions", "heads": "attention_heads", "k": "projected_dim"}
-        excluded = {*own.values(), "layers", "vocab_size", "padding_idx", "layernorm_embedding"}
-        allowed = [f.name for f in fields(LinformerConfig) if f.name not in excluded]
-        for name in set(options).difference(allowed):
-            close = [mine for mine, theirs in own.items() if theirs == name] or get_close_matches(name, allowed, 1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            raise TypeError(f"unknown option {name}{hint}; choose from {', '.join(allowed)}")
-        shape = {"embed_dim": dim, "max_positions": n, "layers": layers, "attention_heads": heads, "projected_dim": k}
         options = {"ffn_embed_dim": 4 * dim, **options}
-        self._build_layers(LinformerConfig(vocab_size=1, padding_idx=0, **shape, **options), nn.Linear, nn.LayerNorm)
+        config = LinformerConfig(
+            vocab_size=1,
+            padding_idx=0,
+            embed_dim=dim,
+            max_positions=n,
+            layers=layers,
+            attention_heads=heads,
+            projected_dim=k,
+            **options,
+        )
+        self._build_layers(config, nn.Linear, nn.LayerNorm)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """

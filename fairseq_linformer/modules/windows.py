@@ -6,7 +6,7 @@
 Windows depend on N, not on the input, so a position is in the same window in every sentence. An input of n < N
 positions reaches the first k' windows, the last one possibly only in part.
 
-Each of the first p positions is a window of its own, a singleton, and regular windows start at position p. With k = N
+Each of the first p positions is a window of its own, a singleton, and regular windows begin at position p. With k = N
 each window is one position for any p.
 
 - p = 0: regular window i covers the positions from ``i * N // k`` up to, not including, ``(i + 1) * N // k``. Lengths
@@ -70,7 +70,7 @@ class Windows:
         return num_regular - (self.N - self.num_singletons) % num_regular
 
     def edges(self, device: torch.device | None = None) -> Tensor:
-        """(k + 1,): the start of each window, and N."""
+        """(k + 1,): the first position of each window, and N."""
         p = self.num_singletons
         i = torch.arange(self.k + 1 - p, device=device)
         edges = p + (i * self.N // self.k if p <= 1 else i * self.shortest + (i - self._num_shortest).clamp(min=0))
@@ -79,7 +79,7 @@ class Windows:
         return torch.cat([torch.arange(p, device=device), edges])
 
     def num_reached(self, n: int) -> int:
-        """k', the number of windows that start before position n."""
+        """k', the number of windows that begin before position n."""
         p = self.num_singletons
         n_regular = torch.sym_max(0, n - p - self.offset)  # n is symbolic in torch.export
         if p <= 1:
@@ -113,7 +113,7 @@ class Windows:
         edges = self.edges(device).double()
         num_rows, num_columns = self.k, self.N
         if n is not None:
-            # Windows that are reached start before n and have at most 2 W + offset positions; weights end W from the
+            # Windows that are reached begin before n and have at most 2 W + offset positions; weights end W from the
             # middle.
             longest = self.width if p <= 1 else self.shortest + 1
             num_rows, num_columns = self.num_reached(n), torch.sym_min(self.N, n + 3 * longest)
