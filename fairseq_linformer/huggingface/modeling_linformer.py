@@ -178,13 +178,9 @@ class LinformerModel(LinformerPreTrainedModel):
         padding = find_padding(self.config, input_ids, attention_mask, inputs_embeds)
         _check_ids(token_type_ids, position_ids, padding, self.config.padding_idx)
         tokens = padding if input_ids is None else input_ids  # read only for their shape with inputs_embeds
-        back, depends_on_position = None, self.config.projection != "none"
-        # An exported graph has no branches.
-        if depends_on_position and (torch.compiler.is_exporting() or padding[:, 0].any()):
-            # E and F depend on the position, so each sentence is moved to the start of its row, and its features back.
-            positions = torch.arange(padding.size(1), device=padding.device)
-            num_before = padding.long().cumprod(1).sum(1, keepdim=True)
-            order, back = ((positions + shift) % padding.size(1) for shift in (num_before, -num_before))
+        back = None
+        if torch.compiler.is_exporting() or padding[:, 0].any():  # an exported graph has no branches
+            order, back = _align(padding)
             tokens, padding = tokens.gather(1, order), padding.gather(1, order)
             inputs_embeds = None if inputs_embeds is None else gather_positions(inputs_embeds, order)
         needs_hiddens = wants_hiddens or wants_weights
@@ -192,15 +188,13 @@ class LinformerModel(LinformerPreTrainedModel):
         is_padded = True if torch.compiler.is_exporting() else None
         features, states = self.encoder(tokens, read, needs_hiddens, inputs_embeds, padding, is_padded)
         weights = self._attention_weights(states, padding) if wants_weights else []
-        if first_only:
-            features = features[:, :1]
-        elif back is not None:
-            features = gather_positions(features, back)
+        first = features[:, :1]
         if back is not None:
+            features = features if first_only else gather_positions(features, back)
             states = states and [gather_positions(state, back) for state in states]
             weights = [each.gather(2, back[:, None, :, None].expand_as(each)) for each in weights]
         return BaseModelOutput(
-            last_hidden_state=features,
+            last_hidden_state=first if first_only else features,
             hidden_states=tuple(states) if wants_hiddens else None,
             attentions=tuple(weights) if wants_weights else None,
         )
@@ -213,6 +207,14 @@ class LinformerModel(LinformerPreTrainedModel):
             x = layer.self_attn_layer_norm(x) if layer.normalize_before else x
             weights.append(layer.self_attn(x, padding, projection, need_weights=True)[1])
         return weights
+
+
+def _align(padding: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions (B, n) that move each sentence to the beginning of its row, since E and F depend on the position, and
+    back."""
+    positions = torch.arange(padding.size(1), device=padding.device)
+    num_before = padding.long().cumprod(1).sum(1, keepdim=True)
+    return (positions + num_before) % padding.size(1), (positions - num_before) % padding.size(1)
 
 
 def find_padding(
