@@ -25,6 +25,10 @@ PROJECTION_INITS = {
     "conv": ("average", "normal"),
 }
 """Initializations of the learned projections; rows correspond to windows with those before ``normal``."""
+PROJECTION_OPTIONS = """
+    projected_dim sharing projection_init projection_lr_scale freeze_projections local_window
+""".split()
+"""Options that full attention does not have."""
 ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 
 
@@ -119,14 +123,14 @@ class LinformerConfig:
         transformers="max_position_embeddings",
     )
     projected_dim: Any = setting(
-        256,
+        None,
         "k, the number of positions that keys and values are projected to: one number, one per layer as in "
         "256x4,128x8, or with --sharing none one per head as in 128/64/64/32x2,64x10 (default: the architecture's)",
         deferred=True,
     )
-    """Rows of E and F, 1 <= k <= n; see ``projected_dim.py``."""
-    sharing: str = setting(
-        "headwise",
+    """Rows of E and F, 1 <= k <= n; see ``projected_dim.py``. The default is 256."""
+    sharing: str | None = setting(
+        None,
         "parameter sharing of E and F: none (E and F per head), headwise (E and F per layer), key-value (one E = F per "
         "layer), layerwise (one E = F for the model) (default: headwise)",
         choices=SHARING,
@@ -135,8 +139,10 @@ class LinformerConfig:
     """Named as in section 4 of the paper."""
     projection: str = setting(
         "linear",
-        "kind of projection: linear, pooling or convolution over windows of n / k positions, or a fixed random matrix",
-        choices=PROJECTIONS,
+        "kind of projection: linear, pooling or convolution over windows of n / k positions, a fixed random matrix, or "
+        "none, which is full attention, without E and F",
+        choices=(*PROJECTIONS, "none"),
+        deferred=True,
     )
     """Pooling and convolution are the "general projections" of section 4; the random matrix is N(0, 1/k)."""
     projection_init: str | None = setting(
@@ -191,7 +197,9 @@ class LinformerConfig:
     )
     # Deferred because fairseq turns a bool that defaults to True into a flag that disables it.
     layernorm_embedding: bool = setting(True, "add layernorm to embedding (on unless YAML says false)", deferred=True)
-    layer_norm_eps: float = setting(1e-5, "epsilon of the layer norms; BERT's is 1e-12", at_least=1e-15, below=1)
+    layer_norm_eps: float = setting(
+        1e-5, "epsilon of the layer norms; BERT's is 1e-12", at_least=1e-15, below=1, deferred=True
+    )
 
     dropout: float = setting(0.1, "dropout probability", **PROBABILITY, transformers="hidden_dropout_prob")
     attention_dropout: float = setting(
@@ -224,11 +232,18 @@ class LinformerConfig:
             )
         if self.offload_activations:
             self.checkpoint_activations = True
+        if self.projection == "none":
+            self._check_full_attention()
+            return
+        self.projected_dim = 256 if self.projected_dim is None else self.projected_dim
+        self.sharing = self.sharing or "headwise"
         self._check_projections()
 
     @property
     def projected_dims(self) -> list[Dim]:
-        """k of each layer, or of each head in a layer."""
+        """k of each layer, or of each head in a layer; empty without projections."""
+        if self.projection == "none":
+            return []
         return parse_projected_dim(self.projected_dim, self.layers, self.attention_heads)
 
     @property
@@ -250,6 +265,11 @@ class LinformerConfig:
     def resolved_init(self) -> str:
         """``projection_init`` or its default."""
         return self.projection_init or self.default_init
+
+    def _check_full_attention(self) -> None:
+        for name in PROJECTION_OPTIONS:
+            if value := getattr(self, name):
+                raise ValueError(f"{name} must be unset with projection 'none', which has no E and F, got {value!r}")
 
     def _check_projections(self) -> None:
         dims = self.projected_dims

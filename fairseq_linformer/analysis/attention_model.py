@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..modules import LinearMultiheadAttention, LinformerEncoder
+from ..modules import FullAttention, LinearMultiheadAttention, LinformerEncoder
 
 
 @dataclass
@@ -25,9 +25,9 @@ class AttentionModel:
         name: path or hub name.
         is_projected: whether the columns of its maps are a Linformer's projected positions.
         module: the module to call.
-        encoder: the LinformerEncoder of a Linformer or of fairseq's RoBERTa, else None. That RoBERTa is loaded as a
-            Linformer with k = n and E = F = identity, because fairseq's own attention returns the mean over heads even
-            with ``need_head_weights``.
+        encoder: the LinformerEncoder of a Linformer or of fairseq's RoBERTa, else None. That RoBERTa is loaded as one
+            without projection, because fairseq's own attention returns the mean over heads even with
+            ``need_head_weights``.
         n: maximum input length in tokens.
         tokenizer: a ``transformers`` tokenizer; None if not loaded.
         bos, eos: token IDs; None where the model has none.
@@ -81,7 +81,7 @@ def _run(encoder: LinformerEncoder, tokens: Tensor) -> list[Tensor]:
 
     with ExitStack() as hooks:
         for module in encoder.modules():
-            if isinstance(module, LinearMultiheadAttention):
+            if isinstance(module, (LinearMultiheadAttention, FullAttention)):
                 hooks.enter_context(module.register_forward_pre_hook(need_weights, with_kwargs=True))
                 hooks.enter_context(module.register_forward_hook(take_weights))
         encoder(tokens, padded=False)

@@ -19,7 +19,7 @@ from ..checkpoints.transformers_tokenizer import find_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
 from ..huggingface import LinformerPreTrainedConfig  # the package registers the Linformer with AutoModel
 from ..models.dictionaries import check_dictionary
-from ..models.shapes import has_projections, max_positions
+from ..models.state_dicts import has_projections
 from ..modules import LinformerEncoder
 from .attention_model import AttentionModel
 
@@ -61,9 +61,7 @@ def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: Tokeni
     checkpoint = open_checkpoint(path)
     is_projected = has_projections(checkpoint["model"])
     if not is_projected:
-        n = max_positions(checkpoint["model"])
-        options = {"sharing": "layerwise", "projection": "linear", "projection_init": "average"}
-        checkpoint = to_linformer(checkpoint, projected_dim=n, local_window=0, **options)
+        checkpoint = to_linformer(checkpoint, projection="none")
     encoder: Any = build_model(checkpoint).encoder.sentence_encoder
     tokenizer = None
     if with_tokenizer:

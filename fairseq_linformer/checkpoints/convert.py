@@ -6,7 +6,7 @@ OUT/model.pt   the checkpoint, with dictionary and tokenizer next to it if the i
 from typing import Any
 
 from ..files import check_can_be_written, check_new_folder, new_folder
-from ..models.shapes import max_positions, upgrade_names
+from ..models.state_dicts import max_positions, upgrade_names
 from .files import MODULES_FOLDER, Files, find_companions, read_checkpoint, read_companions, write_model
 from .identify import Kind, ModelPath, identify
 from .sentence_transformers import ENCODER, set_length
@@ -28,7 +28,7 @@ def convert(source, out, *, dictionary=None, **options: Any) -> tuple[dict[str, 
     original, files = read_model(model, dictionary)
     checkpoint = change_model(original, **options)
     if checkpoint is original and model.kind is Kind.FAIRSEQ:
-        raise ValueError(f"{source} would stay as it is; set --max-positions, or --projected-dim of a Linformer")
+        raise ValueError(f"{source} would stay as it is; set --max-positions")
     n, old_n = (max_positions(upgrade_names(each["model"])) for each in (checkpoint, original))
     if n > old_n and (name := f"{MODULES_FOLDER}/{ENCODER}") in files:
         files[name] = set_length(files[name], n, is_longer=True)
@@ -67,17 +67,17 @@ def change_model(checkpoint: dict[str, Any], arch: str | None = None, **options:
     """Convert RoBERTa to a Linformer, or resize a Linformer or, with ``arch="roberta"``, a RoBERTa.
 
     Args:
-        options: as for ``to_linformer``; those of ``resize`` for a Linformer, only ``max_positions`` for a RoBERTa.
+        options: as for ``to_linformer``; for a Linformer or a RoBERTa only ``max_positions``.
     """
     checkpoint = from_authors(checkpoint)
-    sizes: tuple[str, ...] = ("max_positions",)
     if is_linformer(checkpoint):
-        kind, sizes = "a Linformer", (*sizes, "projected_dim")
+        kind = "a Linformer"
         options |= {"arch": arch} if arch else {}
     elif arch == "roberta":
         kind = "--arch roberta"
     else:
         return to_linformer(checkpoint, **options)
-    if unused := [name for name in options if name not in sizes]:
-        raise ValueError(f"--{unused[0].replace('_', '-')} has no effect with {kind}")
-    return resize(checkpoint, *map(options.get, sizes)) if options else checkpoint
+    n = options.pop("max_positions", None)
+    if options:
+        raise ValueError(f"--{next(iter(options)).replace('_', '-')} has no effect with {kind}")
+    return checkpoint if n is None else resize(checkpoint, n)

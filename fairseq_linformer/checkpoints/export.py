@@ -17,7 +17,8 @@ from ..files import new_folder
 from ..huggingface import LinformerPreTrainedConfig
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.distillation import NEW_LM_HEAD
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, choose_head, has_projections, max_positions
+from ..models.options import ARCHITECTURES
+from ..models.state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, choose_head, max_positions
 from .exported_folder import choose_class, upgrade_weights
 from .files import (
     MODULES_FOLDER,
@@ -70,11 +71,8 @@ def export_checkpoint(
     model.check_kind(Kind.FAIRSEQ)
     checkpoint = model.path
     data = from_authors(read_checkpoint(checkpoint))
-    if not has_projections(data["model"]):
-        raise ValueError(
-            f"{checkpoint} must be a checkpoint of linformer_roberta, got architecture {get_architecture(data)!r} "
-            "without projections E and F"
-        )
+    if (architecture := get_architecture(data)) not in ARCHITECTURES:
+        raise ValueError(f"{checkpoint} must be a checkpoint of linformer_roberta, got architecture {architecture!r}")
     name = choose_head(data["model"], head, checkpoint)
     if labels is not None and name is None:
         raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")

@@ -12,7 +12,7 @@ from typing import Any
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..files import new_folder
 from ..huggingface import LinformerModel, LinformerPreTrainedConfig
-from ..models.shapes import PADDING_IDX
+from ..models.state_dicts import PADDING_IDX
 from .export import export_checkpoint
 from .exported_folder import choose_class, read_exported_weights
 from .files import Files

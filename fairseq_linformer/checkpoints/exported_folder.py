@@ -20,9 +20,9 @@ from ..huggingface import (
 from ..models.dictionaries import check_dictionary
 from ..models.distillation import NEW_LM_HEAD
 from ..models.options import from_linformer_config
-from ..models.shapes import CLASSIFICATION_HEADS, OUTPUT_BIAS, PADDING_IDX
+from ..models.state_dicts import CLASSIFICATION_HEADS, OUTPUT_BIAS, PADDING_IDX, upgrade_projections
 from .files import MODULES_FOLDER, Files, build_checkpoint, put_into, read_companions
-from .huggingface_state import CLASSIFIER, LM_HEAD, State, rename_to_fairseq, upgrade_projections
+from .huggingface_state import CLASSIFIER, LM_HEAD, State, rename_to_fairseq
 from .provenance import read_origins
 from .sentence_transformers import read_modules
 from .transformers_encoder import add_lm_head
@@ -110,7 +110,8 @@ def _update_lm_head(config: LinformerPreTrainedConfig, state: State) -> None:
 
 def upgrade_weights(weights: State, config: LinformerPreTrainedConfig, source) -> State:
     """Weights of any version as this one stores them; ValueError if they do not match the configuration."""
-    weights = upgrade_projections(weights, config.to_linformer_config())
+    weights = dict(weights)
+    upgrade_projections(weights)
     model_class = choose_class(weights)
     with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
         model = model_class(config)

@@ -33,7 +33,7 @@ def read_checkpoint(path) -> dict[str, Any]:
     """
     # Not at the top: an exported folder is evaluated without fairseq.
     from ..models.fairseq_fixes import check_settings, load_weights_only
-    from ..models.shapes import drop_old_buffers
+    from ..models.state_dicts import drop_old_buffers
 
     checkpoint = load_weights_only(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
@@ -99,7 +99,7 @@ def resolve_model(options: Mapping[str, Any], state: dict[str, Tensor]) -> tuple
         state: state dict of the model; its embeddings give the size of the dictionary.
     """
     from ..models.options import resolve_options, to_linformer_config
-    from ..models.shapes import EMBEDDINGS, PADDING_IDX
+    from ..models.state_dicts import EMBEDDINGS, PADDING_IDX
 
     args = resolve_options(Namespace(**options))
     return args, to_linformer_config(args, state[EMBEDDINGS].size(0), PADDING_IDX)

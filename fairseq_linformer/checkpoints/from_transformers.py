@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..config import LinformerConfig
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..data.tokenizer_json import FIRST_ID, SYMBOLS, order_tokens, read_settings, rewrite
-from ..models.roberta_eps import EPS_ARCHITECTURE, FAIRSEQ_EPSILON
-from ..models.shapes import EMBEDDINGS, OUTPUT_BIAS, OUTPUT_EMBEDDINGS
+from ..models.state_dicts import EMBEDDINGS, OUTPUT_BIAS, OUTPUT_EMBEDDINGS
 from .files import MODULES_FOLDER, Files, build_checkpoint, put_into
 from .sentence_transformers import needs_lower_case, read_modules
 from .transformers_encoder import read_encoder
@@ -22,7 +22,7 @@ def read_transformers(name: str, config: Any) -> tuple[dict[str, Any], Files]:
     and modules of ``sentence-transformers``.
 
     Features are those of ``transformers``. If the layer norms have an epsilon other than fairseq's 1e-5, the
-    architecture is ``roberta_eps`` instead of ``roberta``.
+    architecture is ``linformer_roberta`` with full attention instead of ``roberta``.
 
     Args:
         name: folder with safetensors and a fast tokenizer, or name of a model on the hub.
@@ -35,12 +35,12 @@ def read_transformers(name: str, config: Any) -> tuple[dict[str, Any], Files]:
         state[key] = state[key][order]
     if not options["untie_weights_roberta"]:
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
-    arch = EPS_ARCHITECTURE
-    if options["layer_norm_eps"] == FAIRSEQ_EPSILON:
-        arch = "roberta"
+    model: Any = {"_name": "linformer_roberta", "projection": "none", **options}
+    if options["layer_norm_eps"] == LinformerConfig.layer_norm_eps:
         del options["layer_norm_eps"]
+        model = Namespace(_name="roberta", arch="roberta", **options)  # fairseq's model has no dataclass
     cfg = {
-        "model": Namespace(_name=arch, arch=arch, **options),
+        "model": model,
         "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": options["max_positions"]},
         "criterion": {"_name": "masked_lm", "tpu": False},
     }

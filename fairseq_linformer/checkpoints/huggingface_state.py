@@ -4,13 +4,10 @@ Only prefixes differ. In ``transformers`` tied tensors are stored once, and opti
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 
 from torch import Tensor
 
-from ..config import LinformerConfig
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, projection_prefixes
-from ..modules.encoder_layer import build_projection
+from ..models.state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS
 
 CLASSIFIER = "classifier."
 """Prefix of the classification head in ``transformers``."""
@@ -19,13 +16,10 @@ LM_HEAD = "lm_head."
 
 State = dict[str, Tensor]
 
-ENCODER_PREFIX = "linformer.encoder."
-"""Prefix of the encoder in ``transformers``."""
-
 
 def _prefixes(head: str | None) -> list[tuple[str, str]]:
     """Pairs of prefixes, fairseq's first. Heads other than ``head`` have the same names in both."""
-    pairs = [(ENCODER, ENCODER_PREFIX), (f"encoder.{LM_HEAD}", LM_HEAD)]
+    pairs = [(ENCODER, "linformer.encoder."), (f"encoder.{LM_HEAD}", LM_HEAD)]
     return pairs if head is None else [*pairs, (f"{CLASSIFICATION_HEADS}{head}.", CLASSIFIER)]
 
 
@@ -35,26 +29,6 @@ def _rename(state: State, pairs: Iterable[tuple[str, str]]) -> State:
     for key, value in state.items():
         old, prefix = next((pair for pair in pairs if key.startswith(pair[0])), ("", ""))
         new[prefix + key.removeprefix(old)] = value
-    return new
-
-
-def upgrade_projections(weights: State, config: LinformerConfig) -> State:
-    """Store E and F as a model of this configuration does, whatever the version that saved them.
-
-    Entries that are incomplete or of other shapes stay as they are.
-
-    Args:
-        weights: with the names of ``transformers``; not modified.
-    """
-    new = dict(weights)
-    for prefix, (layer, which) in projection_prefixes(config, ENCODER_PREFIX).items():
-        entries = {key.removeprefix(prefix): new.pop(key) for key in weights if key.startswith(prefix)}
-        if entries:
-            module = build_projection(config, layer, which).to(next(iter(entries.values())).dtype)
-            with suppress(RuntimeError):
-                module.load_state_dict(entries)
-                entries = module.state_dict()
-        new.update({prefix + key: value for key, value in entries.items()})
     return new
 
 

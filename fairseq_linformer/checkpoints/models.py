@@ -5,9 +5,8 @@ from typing import Any
 
 from fairseq.models.roberta import RobertaModel
 
-from ..models import LinformerRobertaModel, RobertaEpsModel
-from ..models.roberta_eps import EPS_ARCHITECTURE
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, has_projections, max_positions, upgrade_names
+from ..models import ARCHITECTURES, LinformerRobertaModel
+from ..models.state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, max_positions, upgrade_names
 from ..models.stub_task import StubTask
 from .files import get_architecture, get_cfg_section, read_checkpoint
 from .to_linformer import from_authors
@@ -29,11 +28,8 @@ def build_model(checkpoint: dict[str, Any], head: str | None = None) -> RobertaM
     if head is None:
         state = {key: value for key, value in state.items() if not key.startswith(CLASSIFICATION_HEADS)}
     args = Namespace(**{**get_cfg_section(checkpoint, "model"), "max_positions": n, "load_checkpoint_heads": False})
-    if has_projections(state):
-        architecture: type[RobertaModel] = LinformerRobertaModel
-    else:
-        architecture = RobertaEpsModel if get_architecture(checkpoint) == EPS_ARCHITECTURE else RobertaModel
-    model = architecture.build_model(args, StubTask(state[EMBEDDINGS].size(0), n))
+    model_class: Any = LinformerRobertaModel if get_architecture(checkpoint) in ARCHITECTURES else RobertaModel
+    model: RobertaModel = model_class.build_model(args, StubTask(state[EMBEDDINGS].size(0), n))
     if head is not None:
         prefix = f"{CLASSIFICATION_HEADS}{head}"
         # By prefix: with fairseq's spectral normalization the key is weight_orig.

@@ -64,11 +64,7 @@ class OnnxModel(nn.Module):
         embeddings.weight = nn.Parameter(embeddings.weight[:rows].detach().clone())
         for module in self.modules():
             if isinstance(module, LearnedProjection):
-                module.fold_()
-            if isinstance(module, LinearProjection):
-                assert module.weight is not None  # folded
-                E = module.weight[..., : module.num_reached(max_positions), :max_positions]
-                module.weight = nn.Parameter(E.clone(), requires_grad=False)
+                _fold(module, max_positions)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """
@@ -92,6 +88,15 @@ class OnnxModel(nn.Module):
         elif self.mode is None:
             features = self.head(features)
         return F.normalize(features, dim=1) if self.normalize else features
+
+
+def _fold(projection: LearnedProjection, max_positions: int) -> None:
+    """Let E be one constant, with as many columns as there are positions."""
+    E = projection().detach()
+    if isinstance(projection, LinearProjection):
+        E = E[..., : projection.num_reached(max_positions), :max_positions].clone()
+    weight = projection.weight = nn.Parameter(E, requires_grad=False)
+    projection.forward = lambda n=None: weight  # type: ignore[method-assign]
 
 
 def write_graph(

@@ -1,23 +1,21 @@
-"""Checkpoints as Linformers: those of the authors' code and of RoBERTa, and those of another n or k."""
+"""Checkpoints as Linformers: those of the authors' code and of RoBERTa, and those of another n."""
 
-from dataclasses import replace
 from typing import Any
 
 from ..models import authors_plugin
 from ..models.options import LinformerRobertaConfig, collect_options
-from ..models.shapes import (
+from ..models.state_dicts import (
     ENCODER,
     PADDING_IDX,
     POSITIONS,
+    add_projections,
     count_layers,
-    fit_state_dict,
     has_projections,
     max_positions,
-    scale_projected_dims,
+    resize_state_dict,
     upgrade_names,
 )
 from ..modules.resize import resize_positions
-from ..projected_dim import format_projected_dim, parse_projected_dim
 from .files import get_cfg_section, replace_model, resolve_model
 
 MAX_DEFAULT_K = 256
@@ -36,20 +34,20 @@ def from_authors(checkpoint: dict[str, Any]) -> dict[str, Any]:
     if not authors_plugin.is_authors_state_dict(checkpoint["model"]):
         return checkpoint
     state, sharing, untied = authors_plugin.convert_state_dict(checkpoint["model"])
-    args, config = resolve_model({**get_cfg_section(checkpoint, "model"), "max_positions": max_positions(state)}, state)
-    if sharing is not None:  # version 1 did not share the matrices that its options say are shared
-        args.sharing, config = sharing, replace(config, sharing=sharing)
+    args, _ = resolve_model({**get_cfg_section(checkpoint, "model"), "max_positions": max_positions(state)}, state)
+    args.sharing = sharing or args.sharing  # version 1 did not share the matrices that its options say are shared
     args.untie_weights_roberta = args.untie_weights_roberta or untied
     # The authors' matrices have no windows. Finetuning from scratch uses these options, and must have none either.
     options = {"_name": args.arch, **collect_options(args), "projection_init": "normal"}
-    return replace_model(checkpoint, fit_state_dict(state, config), options)
+    return replace_model(checkpoint, state, options)
 
 
 def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Convert a checkpoint of ``roberta`` to ``linformer_roberta``; the original is unchanged.
 
     Weights and dictionary are RoBERTa's. By default k is n / 4, at most 256, the local window 16, and linear E and F
-    are ``graded``: inputs of at most k / 2 tokens keep their features. With k = n, all inputs do.
+    are ``graded``: inputs of at most k / 2 tokens keep their features. With k = n all inputs do, and without
+    projection.
 
     Args:
         checkpoint: from ``read_checkpoint``.
@@ -64,7 +62,7 @@ def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
     state, old = upgrade_names(checkpoint["model"]), get_cfg_section(checkpoint, "model")
     known = LinformerRobertaConfig.__dataclass_fields__
     model = {key: value for key, value in old.items() if key in known and not key.startswith("_")}
-    n = options.get("max_positions") or max_positions(state)
+    n, projection = options.get("max_positions") or max_positions(state), options.get("projection", "linear")
     model.update(
         _name="linformer_roberta",
         encoder_layers=count_layers(state),
@@ -72,38 +70,37 @@ def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
         max_positions=n,
         layernorm_embedding=ENCODER + "layernorm_embedding.weight" in state,
         encoder_layers_to_keep=None,
-        projected_dim=max(1, min(n // 4, MAX_DEFAULT_K)),
-        local_window=min(DEFAULT_LOCAL_WINDOW, n - 1),
-        projection_init="graded" if options.get("projection", "linear") == "linear" else None,
+        projection=projection,
     )
+    if projection != "none":
+        model.update(
+            projected_dim=max(1, min(n // 4, MAX_DEFAULT_K)),
+            local_window=min(DEFAULT_LOCAL_WINDOW, n - 1),
+            projection_init="graded" if projection == "linear" else None,
+        )
     args, config = resolve_model({**model, **options}, state)
     state.pop(ENCODER + "version", None)
-    return replace_model(checkpoint, fit_state_dict(state, config), {"_name": args.arch, **collect_options(args)})
+    return replace_model(checkpoint, add_projections(state, config), {"_name": args.arch, **collect_options(args)})
 
 
-def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any = None) -> dict[str, Any]:
-    """Resize a checkpoint to another n or k; the original is unchanged.
+def resize(checkpoint: dict[str, Any], n: int) -> dict[str, Any]:
+    """Resize a checkpoint of a Linformer or of RoBERTa to n positions; the original is unchanged.
+
+    E and F get the k that keeps the features of short inputs: with windows the one that keeps their length, without
+    windows the old k.
 
     Args:
-        checkpoint: from ``read_checkpoint``; of ``roberta`` only without ``projected_dim``.
-        n: new ``max_positions``; None to keep it.
-        projected_dim: new k, in any notation; None for the k that preserves the features of short inputs: with windows
-            the one that keeps their length, without windows the old k.
+        checkpoint: from ``read_checkpoint``.
+        n: new ``max_positions``.
 
     Returns:
         A checkpoint to continue from with ``--finetune-from-model``.
     """
     options, state = get_cfg_section(checkpoint, "model"), upgrade_names(checkpoint["model"])
-    old_n = max_positions(state)
-    options["max_positions"] = n = old_n if n is None else n
-    if not has_projections(state):
-        state[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
-        return replace_model(checkpoint, state, options)
-    _, old_config = resolve_model({**options, "max_positions": old_n}, state)
-    if projected_dim is None:
-        dims = scale_projected_dims(state, old_config, n)
+    if has_projections(state):
+        _, config = resolve_model({**options, "max_positions": max_positions(state)}, state)
+        state, config = resize_state_dict(state, config, n)
+        options["projected_dim"] = config.projected_dim
     else:
-        dims = parse_projected_dim(projected_dim, count_layers(state), options["encoder_attention_heads"])
-    options["projected_dim"] = format_projected_dim(dims)
-    _, config = resolve_model(options, state)
-    return replace_model(checkpoint, fit_state_dict(state, config, old_config), options)
+        state[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
+    return replace_model(checkpoint, state, {**options, "max_positions": n})

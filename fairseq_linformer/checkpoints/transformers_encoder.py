@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ..config import check_epsilon
 from ..models.distillation import NEW_LM_HEAD
-from ..models.roberta_eps import BERT_EPSILON
-from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_BIAS, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
+from ..models.options import BERT_EPSILON
+from ..models.state_dicts import EMBEDDINGS, ENCODER, OUTPUT_BIAS, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
 from .transformers_loading import check_loaded_weights, find_hub_file, hash_weights, load_from_transformers
 

@@ -16,15 +16,15 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "convert",
-        "convert an encoder to a Linformer for fairseq, or a Linformer to another n or k",
+        "convert an encoder to a Linformer for fairseq, or a Linformer to another n",
         """convert roberta.base/model.pt linformer-base
         convert sentence-transformers/all-MiniLM-L6-v2 minilm --projected-dim 64
         convert checkpoint_best.pt long --max-positions 1024
         convert exported-folder back""",
         description="INPUT is a fairseq checkpoint (RoBERTa, a Linformer, or of the authors' code), a folder or hub "
         "name of transformers (BERT, RoBERTa, and encoders with their layers), or a folder that `export` wrote. An "
-        "encoder becomes a Linformer, with its weights and new E and F. A Linformer keeps its options: only "
-        "--max-positions, with which k grows so that windows keep their length, and --projected-dim change it.",
+        "encoder becomes a Linformer, with its weights and new E and F. Of a Linformer only n changes, with "
+        "--max-positions; k grows with it, so that windows keep their length.",
     )
     add = parser.add_argument
     add("source", metavar="INPUT", help="checkpoint, run folder, other folder, or name on the hub")
@@ -44,7 +44,7 @@ def add_model_options(parser: Any) -> None:
     k = "k: one number, or one per layer as in 256x4,128x8 (default: n / 4, at most 256)"
     add("--projected-dim", metavar="K", help=k)
     add("--sharing", choices=SHARING, help="parameter sharing of E and F (default: headwise)")
-    add("--projection", choices=PROJECTIONS, help="kind of projection (default: linear)")
+    add("--projection", choices=(*PROJECTIONS, "none"), help="kind of projection (default: linear)")
     init = (
         "initialization of E and F (default: graded if linear, so that inputs of up to k / 2 tokens keep their "
         "features; average for conv)"

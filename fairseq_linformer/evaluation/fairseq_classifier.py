@@ -18,7 +18,7 @@ from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_
 from ..data.truncation import TRUNCATIONS, truncate
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary, read_dictionary, read_labels
-from ..models.shapes import EMBEDDINGS, PADDING_IDX, choose_head, max_positions
+from ..models.state_dicts import EMBEDDINGS, PADDING_IDX, choose_head, max_positions
 from .classifier import Classifier, Encoding
 from .encoded_rows import EncodedExample, build_target_lookup, check_split
 

@@ -14,7 +14,7 @@ from ..checkpoints.models import build_model, open_checkpoint
 from ..data.tokenizer_files import DICTIONARY
 from ..models.datasets import check_dataset
 from ..models.dictionaries import check_dictionary
-from ..models.shapes import EMBEDDINGS, max_positions
+from ..models.state_dicts import EMBEDDINGS, max_positions
 from ..progress import progress_bar
 from .encoded_rows import check_split
 

@@ -60,7 +60,8 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
         for field in _FIELDS:
             default = _DEFAULT_VOCAB_SIZE if field.default is MISSING else field.default
             setattr(self, field.name, kwargs.pop(field.name, default))
-        self.to_linformer_config()  # validates the shape
+        shape = self.to_linformer_config()  # checks the values
+        self.projected_dim, self.sharing = shape.projected_dim, shape.sharing
         check_values(HeadConfig, self)
         self.classifier_inner_dim = classifier_inner_dim
         self.classification_head_name = classification_head_name

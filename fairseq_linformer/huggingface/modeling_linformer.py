@@ -12,14 +12,13 @@ those of fairseq's ``linformer_roberta`` with other prefixes:
     C classes
 """
 
-import copy
 import re
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.modeling_outputs import (
     BaseModelOutput,
     MaskedLMOutput,
@@ -35,10 +34,8 @@ from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
 from ..modules.projection import KIND_BUFFERS, Projection
 from .configuration_linformer import LinformerPreTrainedConfig
 
-_LEARNING_OPTIONS = ("freeze_projections", "projection_lr_scale")
-"""Options that determine how a file stores E and F: as a matrix, or as ``start``, ``scale`` and ``delta``."""
 _OLD_MATRIX = re.compile(r"\.[EF]\.(?:heads\.\d+\.)?weight$")
-_LOCATION_OPTIONS = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
+"""An entry of earlier versions, which stored some E and F in another way."""
 
 
 class LinformerPreTrainedModel(PreTrainedModel):
@@ -59,43 +56,17 @@ class LinformerPreTrainedModel(PreTrainedModel):
     ]
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **kwargs):
-        """Load a model with the E and F of the file, for any ``freeze_projections`` and ``projection_lr_scale``.
-
-        ``transformers`` copies the tensors of a file one by one, so the model is first built with the options of the
-        file, and rebuilt if the requested ones differ.
-        """
-        if isinstance(config, PreTrainedConfig) and pretrained_model_name_or_path is not None:
-            options = {name: getattr(config, name) for name in _LEARNING_OPTIONS}
-            location = {name: kwargs[name] for name in _LOCATION_OPTIONS if name in kwargs}
-            saved = cls.config_class.from_pretrained(pretrained_model_name_or_path, **location)
-            config = copy.deepcopy(config)
-            for name in _LEARNING_OPTIONS:
-                setattr(config, name, getattr(saved, name))
-        else:
-            options = {name: kwargs.pop(name) for name in _LEARNING_OPTIONS if name in kwargs}
-        wants_report = kwargs.pop("output_loading_info", False)
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, output_loading_info=False, **kwargs):
+        """Load a model. It keeps the E and F of the file, also with another ``projection_lr_scale``."""
         model, report = super().from_pretrained(
-            pretrained_model_name_or_path, *model_args, config=config, output_loading_info=True, **kwargs
+            pretrained_model_name_or_path, *args, output_loading_info=True, **kwargs
         )
         if any(_OLD_MATRIX.search(key) for key in report["unexpected_keys"]):
             raise ValueError(
-                f"{pretrained_model_name_or_path} was exported before version 0.3; run `fairseq-linformer convert` on "
-                "it, and export the result"
+                f"{pretrained_model_name_or_path} was exported by an earlier version; run `fairseq-linformer convert` "
+                "on it, and export the result"
             )
-        model = model._with_options(options)
-        return (model, report) if wants_report else model
-
-    def _with_options(self, options: dict[str, Any]):
-        """This model, or a copy with other options and the same E and F."""
-        if all(getattr(self.config, name) == value for name, value in options.items()):
-            return self
-        config = copy.deepcopy(self.config)
-        for name, value in options.items():
-            setattr(config, name, value)
-        other = type(self)(config).to(device=self.device, dtype=self.dtype)
-        other.load_state_dict(self.state_dict())
-        return other.train(self.training)
+        return (model, report) if output_loading_info else model
 
     def post_init(self):
         frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
@@ -127,7 +98,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
                     tensor.copy_(torch.zeros(3) if name.endswith(".window_options") else fresh[name])
         for module in self.modules():
             if isinstance(module, Projection):
-                module.read_options()
+                module.finish_loading()
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.base_model.encoder.embed_tokens
@@ -204,8 +175,8 @@ class LinformerModel(LinformerPreTrainedModel):
             ``hidden_states``: the input of the first layer and the output of each, as in fairseq before the last norm
             of a pre-norm model. ``attentions``: of each layer (B, H, n, k'), before dropout. The last dimension is not
             positions but what a query attends to, the k' projected positions: the windows of E that n positions reach,
-            counted from the start of the sentence. With a local window it is k' + 2 w + 1, the last 2 w + 1 of which
-            are the exact keys from w positions before to w after the query.
+            counted from the beginning of the sentence (without projection the n positions). With a local window it is
+            k' + 2 w + 1, the last 2 w + 1 of which are the exact keys from w positions before to w after the query.
         """
         wants_weights = self.config.output_attentions if output_attentions is None else output_attentions
         wants_hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -214,10 +185,7 @@ class LinformerModel(LinformerPreTrainedModel):
         tokens = padding if input_ids is None else input_ids  # read only for their shape with inputs_embeds
         back = None
         if torch.compiler.is_exporting() or padding[:, 0].any():  # an exported graph has no branches
-            # E and F depend on the position, so each sentence is moved to the start of its row, and its features back.
-            positions = torch.arange(padding.size(1), device=padding.device)
-            start = padding.long().cumprod(1).sum(1, keepdim=True)
-            order, back = ((positions + shift) % padding.size(1) for shift in (start, -start))
+            order, back = _align(padding)
             tokens, padding = tokens.gather(1, order), padding.gather(1, order)
             inputs_embeds = None if inputs_embeds is None else gather_positions(inputs_embeds, order)
         needs_hiddens = wants_hiddens or wants_weights
@@ -225,15 +193,13 @@ class LinformerModel(LinformerPreTrainedModel):
         is_padded = True if torch.compiler.is_exporting() else None
         features, states = self.encoder(tokens, read, needs_hiddens, inputs_embeds, padding, is_padded)
         weights = self._attention_weights(states, padding) if wants_weights else []
-        if first_only:
-            features = features[:, :1]
-        elif back is not None:
-            features = gather_positions(features, back)
+        first = features[:, :1]
         if back is not None:
+            features = features if first_only else gather_positions(features, back)
             states = states and [gather_positions(state, back) for state in states]
             weights = [each.gather(2, back[:, None, :, None].expand_as(each)) for each in weights]
         return BaseModelOutput(
-            last_hidden_state=features,
+            last_hidden_state=first if first_only else features,
             hidden_states=tuple(states) if wants_hiddens else None,
             attentions=tuple(weights) if wants_weights else None,
         )
@@ -246,6 +212,14 @@ class LinformerModel(LinformerPreTrainedModel):
             x = layer.self_attn_layer_norm(x) if layer.normalize_before else x
             weights.append(layer.self_attn(x, padding, projection, need_weights=True)[1])
         return weights
+
+
+def _align(padding: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions (B, n) that move each sentence to the beginning of its row, since E and F depend on the position, and
+    back."""
+    positions = torch.arange(padding.size(1), device=padding.device)
+    num_before = padding.long().cumprod(1).sum(1, keepdim=True)
+    return (positions + num_before) % padding.size(1), (positions - num_before) % padding.size(1)
 
 
 def find_padding(

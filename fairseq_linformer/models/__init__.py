@@ -7,7 +7,6 @@ from .fairseq_fixes import replace_eval
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
-from .roberta_eps import RobertaEpsModel
 
 if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
     raise ImportError(f"fairseq-linformer needs PyTorch 2.9 or newer, got {torch.__version__}")
@@ -22,5 +21,4 @@ __all__ = [
     "LinformerRobertaConfig",
     "LinformerRobertaEncoder",
     "LinformerRobertaModel",
-    "RobertaEpsModel",
 ]

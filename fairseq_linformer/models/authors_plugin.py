@@ -16,7 +16,9 @@ from argparse import Namespace
 import torch
 from torch import Tensor
 
-from .shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, upgrade_names
+from ..modules.projection import upgrade_entries
+from ..modules.windows import NO_WINDOWS
+from .state_dicts import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, upgrade_names
 
 OPTIONS = ("compressed", "shared_kv_compressed", "shared_layer_kv_compressed", "freeze_compress")
 _COMPRESS = re.compile(re.escape(ENCODER) + r"layers\.\d+\.self_attn\.compress_([kv])\.(weight|bias)")
@@ -81,14 +83,21 @@ def convert_state_dict(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], str
             if not re.search(r"\.(version|(shared_)?compress_layer\.\w+)$", key):
                 new[key] = value
         elif shared is None and compress[2] == "weight" and not (is_shared_per_layer and compress[1] == "v"):
-            new[re.sub(r"compress_[kv]", {"k": "E", "v": "F"}[compress[1]], key)] = value
+            new |= _projection(re.sub(r"compress_[kv]\.weight", {"k": "E", "v": "F"}[compress[1]], key), value)
     if shared is not None:
-        new[ENCODER + "E.weight"] = shared
+        new |= _projection(ENCODER + "E", shared)
     may_be_untied = _version(renamed, "encoder.version") < 2 and {EMBEDDINGS, OUTPUT_EMBEDDINGS} <= new.keys()
     is_untied = may_be_untied and not torch.allclose(new[EMBEDDINGS], new[OUTPUT_EMBEDDINGS])
     has_values = any(".self_attn.F." in key for key in new)
     sharing = None if not is_version_1 else "headwise" if has_values else "key-value"
     return new, sharing, is_untied
+
+
+def _projection(name: str, matrix: Tensor) -> dict[str, Tensor]:
+    """The entries of an E or F that has this matrix, and no windows."""
+    entries = {f"{name}.weight": matrix, f"{name}.windows": torch.tensor(NO_WINDOWS)}
+    upgrade_entries(entries, f"{name}.")
+    return entries
 
 
 def _version(state: dict[str, Tensor], key: str) -> int:

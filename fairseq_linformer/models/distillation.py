@@ -31,7 +31,7 @@ from torch import Tensor
 from ..config import PROBABILITY, check_values, setting
 from ..files import sha256
 from ..modules.windows import ceil_div
-from .shapes import CLASSIFICATION_HEADS, EMBEDDINGS, count_layers, head_names, max_positions, upgrade_names
+from .state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, count_layers, head_names, max_positions, upgrade_names
 from .stub_task import StubTask
 
 TERMS = ("hidden", "logits", "task")
@@ -75,7 +75,7 @@ class Teacher:
         imported = (checkpoint.get("provenance") or {}).get("imported") or {}
         self.has_trained_lm_head = imported.get("lm_head") != NEW_LM_HEAD
         options = checkpoint["cfg"].model if checkpoint.get("cfg") else checkpoint["args"]
-        self._model = build_model(options, StubTask(self.vocab_size, self.max_positions))
+        self._model = build_model(options, StubTask(self.vocab_size, self.max_positions), from_checkpoint=True)
         if head is not None:
             inner_dim = len(state[f"{CLASSIFICATION_HEADS}{head}.dense.bias"])
             self._model.register_classification_head(head, num_classes, inner_dim)

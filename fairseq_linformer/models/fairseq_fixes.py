@@ -44,7 +44,7 @@ from torch import Tensor, nn
 
 from ..files import is_read_error
 from .hub_bpe import begins_word
-from .shapes import head_names
+from .state_dicts import head_names
 
 NUM_RANKS_KEY = "num_shards"
 """Key of the number of ranks in the state of an epoch, in checkpoints."""

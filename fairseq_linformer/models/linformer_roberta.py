@@ -23,7 +23,6 @@ from fairseq.modules.quant_noise import quant_noise
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor, nn
 
-from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from ..modules.projection import count_matrices
 from . import authors_plugin
@@ -31,12 +30,12 @@ from .hub_bpe import HubTokenizerMixin
 from .options import (
     ARCHITECTURES,
     LinformerRobertaConfig,
+    check_checkpoint_options,
     collect_options,
-    resolve_checkpoint_options,
     resolve_options,
     to_linformer_config,
 )
-from .shapes import count_layers, drop_old_buffers, fit_state_dict
+from .state_dicts import count_layers, drop_old_buffers
 
 logger = logging.getLogger(__name__)
 RECOMPILE_LIMIT = 64
@@ -64,8 +63,6 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
     """
 
     encoder: "LinformerRobertaEncoder"
-    checkpoint_shape: LinformerConfig | None = None
-    """Shape of the checkpoint to load, if ``check_options`` has seen its options; None for this model's."""
 
     def __init__(self, args, encoder):
         super().__init__(args, encoder)
@@ -110,15 +107,10 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
 
     def check_options(self, options: dict[str, Any]) -> None:
         """Raise ValueError if a checkpoint with these options, which training is about to load, does not fit."""
-        theirs = resolve_checkpoint_options(options, self.args)
-        config = self.encoder.sentence_encoder.config
-        self.checkpoint_shape = to_linformer_config(theirs, config.vocab_size, config.padding_idx)
+        check_checkpoint_options(options, self.args)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """Load a checkpoint of this model or of the authors' model.
-
-        ``encoder_layers_to_keep`` drops layers; ``resize_checkpoint`` resizes E, F and the position embeddings.
-        """
+        """Load a checkpoint of this model or of the authors' model; ``encoder_layers_to_keep`` drops layers."""
         if authors_plugin.is_authors_state_dict(state_dict):
             state_dict, _, is_untied = authors_plugin.convert_state_dict(state_dict)
             if is_untied and not self.args.untie_weights_roberta:
@@ -129,10 +121,6 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
             # A copy, because fairseq clears the option in its argument.
             state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
-        old, config = self.checkpoint_shape, self.encoder.sentence_encoder.config
-        if self.args.resize_checkpoint and old is not None:
-            logger.info("resizing the checkpoint from n = %d, k = %s", old.max_positions, old.projected_dim)
-            state_dict = fit_state_dict(state_dict, config, old)
         return super().load_state_dict(state_dict, strict)
 
     def upgrade_state_dict_named(self, state_dict, name):
@@ -267,6 +255,9 @@ def _log_shape(args: Namespace, encoder: nn.Module) -> None:
             args.translated,
             " --projection-lr-scale 1" * (not args.freeze_projections),
         )
+    if args.projection == "none":
+        logger.info("full attention: n = %d", args.max_positions)
+        return
     logger.info(
         "linformer: n = %d, k = %s, %s projection, %s sharing, %d matrices; apex: %s",
         args.max_positions,

@@ -16,7 +16,7 @@ from omegaconf import ListConfig, OmegaConf
 from ..config import PROBABILITY, HeadConfig, LinformerConfig, check_values, setting
 from ..projected_dim import Dim, format_projected_dim
 from . import authors_plugin
-from .shapes import PADDING_IDX
+from .state_dicts import PADDING_IDX
 
 _ENCODER_FIELDS = [f for f in fields(LinformerConfig) if f.name not in ("vocab_size", "padding_idx")]
 OPTION_NAMES = {f.name: f.metadata.get("fairseq", f.name) for f in _ENCODER_FIELDS}
@@ -42,11 +42,6 @@ _DeclaredOptions: Any = make_dataclass(
 class LinformerRobertaConfig(_DeclaredOptions):
     """Options of RoBERTa and of the Linformer."""
 
-    resize_checkpoint: bool = setting(
-        False,
-        "resize checkpoints of another max_positions or projected_dim when loading, as `fairseq-linformer convert` "
-        "does, and accept another local_window",
-    )
     compressed: Optional[int] = setting(
         None, "authors' plugin: projected_dim is max_positions divided by this value, rounded down", at_least=1
     )
@@ -84,8 +79,11 @@ class LinformerRobertaConfig(_DeclaredOptions):
 _OPTIONS = [f for f in fields(LinformerRobertaConfig) if not f.name.startswith("_")]
 
 
-def _architecture(layers: int, embed_dim: int, heads: int, projected_dim: int) -> dict[str, Any]:
+def _architecture(layers: int, embed_dim: int, heads: int, projected_dim: int | None, **options: Any) -> dict[str, Any]:
     return {
+        "projection": LinformerConfig.projection,
+        "layer_norm_eps": LinformerConfig.layer_norm_eps,
+        **options,
         "encoder_layers": layers,
         "encoder_embed_dim": embed_dim,
         "encoder_ffn_embed_dim": 4 * embed_dim,
@@ -95,6 +93,9 @@ def _architecture(layers: int, embed_dim: int, heads: int, projected_dim: int) -
     }
 
 
+BERT_EPSILON = 1e-12
+"""Of BERT's layer norms."""
+
 # k = 256 is the paper's larger choice at n = 512 (Table 2). The two small architectures train on a CPU, with k = n / 2
 # at n = 64 (k = 32) and n = 128 (k = 64).
 ARCHITECTURES = {
@@ -103,6 +104,8 @@ ARCHITECTURES = {
     "linformer_roberta_large": _architecture(24, 1024, 16, 256),
     "linformer_roberta_mini": _architecture(4, 256, 4, 64),
     "linformer_roberta_tiny": _architecture(2, 128, 4, 32),
+    # RoBERTa with BERT's epsilon, in checkpoints of earlier versions
+    "roberta_eps": _architecture(12, 768, 12, None, projection="none", layer_norm_eps=BERT_EPSILON),
 }
 
 
@@ -130,12 +133,11 @@ def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
         raise ValueError("max_positions must be set for a task without a maximum length, got None")
     check_values(LinformerRobertaConfig, args)
     args.translated = authors_plugin.translate_options(args)
-    args.sharing = args.sharing or LinformerConfig.sharing
-    if args.projected_dim is None:
+    if args.projected_dim is None and args.projection != "none":
         args.projected_dim = ARCHITECTURES[arch]["projected_dim"]
     config = to_linformer_config(args, PADDING_IDX + 1, PADDING_IDX)  # validates the shape
-    args.checkpoint_activations = config.checkpoint_activations
-    args.projected_dim = format_projected_dim(config.projected_dims)
+    args.checkpoint_activations, args.sharing = config.checkpoint_activations, config.sharing
+    args.projected_dim = format_projected_dim(config.projected_dims) if config.projected_dims else None
     if isinstance(task_positions, int) and task_positions > args.max_positions:
         raise ValueError(
             f"max_positions must be at least the length of the task's samples ({task_positions}; tokens_per_sample), "
@@ -160,7 +162,8 @@ def _keep_layers(args: Namespace, dims: list[Dim]) -> None:
             f"encoder_layers_to_keep must be increasing layer numbers between 0 and {args.encoder_layers - 1}, "
             f"separated by commas, got {args.encoder_layers_to_keep!r}"
         )
-    args.projected_dim = format_projected_dim([dims[int(part)] for part in parts])
+    if dims:
+        args.projected_dim = format_projected_dim([dims[int(part)] for part in parts])
     args.encoder_layers_before = args.encoder_layers
     args.encoder_layers = len(parts)
 
@@ -171,11 +174,10 @@ COMPARED = (
     *("layer_norm_eps", "untie_weights_roberta"),
 )
 """Options that a checkpoint and the model that loads it must share."""
-_RESIZABLE = ("max_positions", "projected_dim", "local_window")
 
 
-def resolve_checkpoint_options(options: dict[str, Any], ours: Namespace) -> Namespace:
-    """Value of every option of a checkpoint, which must be those of the model that loads it.
+def check_checkpoint_options(options: dict[str, Any], ours: Namespace) -> None:
+    """Raise ValueError unless the options of a checkpoint are those of the model that loads it.
 
     fairseq compares shapes only, which do not show, for example, the number of heads or the local window.
 
@@ -195,13 +197,11 @@ def resolve_checkpoint_options(options: dict[str, Any], ours: Namespace) -> Name
     theirs = resolve_options(Namespace(**options))
     for name in COMPARED:
         found, expected = getattr(theirs, name), getattr(ours, name)
-        if found == expected or (name in _RESIZABLE and ours.resize_checkpoint):
-            continue
         if name in ("sharing", "untie_weights_roberta") and theirs.translated:
             continue  # version 1 of the authors' code shared less than its options say
-        hint = ", or pass --resize-checkpoint" if name in _RESIZABLE else ""
-        raise ValueError(f"the checkpoint has {name} {found}, this model has {expected}; they must be equal{hint}")
-    return theirs
+        if found != expected:
+            hint = "; `fairseq-linformer convert` changes it" if name == "max_positions" else ""
+            raise ValueError(f"the checkpoint has {name} {found}, this model has {expected}; they must be equal{hint}")
 
 
 def collect_options(args: Namespace) -> dict[str, Any]:

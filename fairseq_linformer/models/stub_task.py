@@ -1,6 +1,6 @@
 """A fairseq task without data, for building models and criterions."""
 
-from .shapes import PADDING_IDX
+from .state_dicts import PADDING_IDX
 
 VOCAB_SIZE = 50265
 """Size of RoBERTa's dictionary, with <mask>."""

@@ -5,8 +5,6 @@ B sentences, n positions, m positions whose output is needed, d width
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import fields
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -16,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..config import LinformerConfig
-from .attention import LinearFactory, Masks, gather_positions
+from .attention import LinearFactory, gather_positions
 from .dropout import Dropout
 from .encoder_layer import LayerNormFactory, LinformerEncoderLayer, build_projection
 from .length_groups import Group, count_group_positions, group_by_length
@@ -87,7 +85,7 @@ class LinformerLayers(nn.Module):
         """Groups of similar length if they save time, otherwise an empty list."""
         if padding_mask is None or not layers or not _can_run_in_groups(padding_mask):
             return []
-        entries = sum(projection.parameter.numel() for projection in learned_projections(layers[0]))
+        entries = sum(projection.delta.numel() for projection in learned_projections(layers[0]))
         groups = group_by_length(padding_mask, count_group_positions(entries, self.config.embed_dim))
         return groups if len(groups) > 1 else []
 
@@ -128,7 +126,7 @@ class LinformerLayers(nn.Module):
             hiddens.append(x)
         if not layers:  # LayerDrop has dropped all
             return x if positions is None else gather_positions(x, positions)
-        masks: dict[tuple[Any, ...], Masks] = {}  # layers with the same key share them
+        masks: dict[tuple[Any, ...], Any] = {}  # layers with the same key share them
         for i, layer in enumerate(layers, start=1):
             attention: Any = layer.self_attn
             read = positions if i == len(layers) else None
@@ -241,23 +239,25 @@ class Linformer(LinformerLayers):
         n: the longest input (``max_positions``).
         layers: number of layers.
         heads: H (``attention_heads``).
-        k: projected positions (``projected_dim``).
+        k: projected positions (``projected_dim``), 256 by default.
         options: other fields of ``LinformerConfig``, such as ``sharing``, ``local_window`` and ``dropout``; by default
             ``ffn_embed_dim`` is 4 d.
     """
 
-    def __init__(self, dim: int, n: int, layers: int, heads: int, k: Any = 256, **options: Any):
+    def __init__(self, dim: int, n: int, layers: int, heads: int, k: Any = None, **options: Any):
         super().__init__()
-        own = {"dim": "embed_dim", "n": "max_positions", "heads": "attention_heads", "k": "projected_dim"}
-        excluded = {*own.values(), "layers", "vocab_size", "padding_idx", "layernorm_embedding"}
-        allowed = [f.name for f in fields(LinformerConfig) if f.name not in excluded]
-        for name in set(options).difference(allowed):
-            close = [mine for mine, theirs in own.items() if theirs == name] or get_close_matches(name, allowed, 1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            raise TypeError(f"unknown option {name}{hint}; choose from {', '.join(allowed)}")
-        shape = {"embed_dim": dim, "max_positions": n, "layers": layers, "attention_heads": heads, "projected_dim": k}
         options = {"ffn_embed_dim": 4 * dim, **options}
-        self._build_layers(LinformerConfig(vocab_size=1, padding_idx=0, **shape, **options), nn.Linear, nn.LayerNorm)
+        config = LinformerConfig(
+            vocab_size=1,
+            padding_idx=0,
+            embed_dim=dim,
+            max_positions=n,
+            layers=layers,
+            attention_heads=heads,
+            projected_dim=k,
+            **options,
+        )
+        self._build_layers(config, nn.Linear, nn.LayerNorm)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """

@@ -1,17 +1,19 @@
-"""One layer: linear attention and feed-forward network, each with residual and norm.
+"""One layer: attention and feed-forward network, each with residual and norm.
 
 B sentences, n positions, m positions whose output is needed, d width
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import LinformerConfig
-from .attention import LinearFactory, LinearMultiheadAttention, Masks, gather_positions
+from .attention import LinearFactory, LinearMultiheadAttention, gather_positions
 from .dropout import Dropout
+from .full_attention import FullAttention
 from .linear import AnyProjection, HeadProjections, LinearProjection
 from .pooling import Convolution, MaxPool, MeanPool
 from .projection import Projection
@@ -36,7 +38,7 @@ into the cache, and those of a long input need not be in memory at once."""
 
 
 class LinformerEncoderLayer(nn.Module):
-    """RoBERTa's encoder layer with linear attention; parameters have RoBERTa's names.
+    """RoBERTa's encoder layer with linear attention, or full attention; parameters have RoBERTa's names.
 
     Args:
         config: widths, sharing, dropout.
@@ -54,16 +56,7 @@ class LinformerEncoderLayer(nn.Module):
         layer_norm: LayerNormFactory = nn.LayerNorm,
     ):
         super().__init__()
-        self.self_attn = LinearMultiheadAttention(
-            config.embed_dim,
-            config.attention_heads,
-            E=shared or build_projection(config, index),
-            F=build_projection(config, index, "F") if config.has_separate_values else None,
-            shared=shared is not None,
-            dropout=config.attention_dropout,
-            local_window=config.local_window,
-            linear=linear,
-        )
+        self.self_attn = _build_attention(config, index, shared, linear)
         self.self_attn_layer_norm = layer_norm(config.embed_dim, config.layer_norm_eps)
         self.fc1 = linear(config.embed_dim, config.ffn_embed_dim)
         self.fc2 = linear(config.ffn_embed_dim, config.embed_dim)
@@ -79,7 +72,7 @@ class LinformerEncoderLayer(nn.Module):
         padding_mask: Tensor | None = None,
         projection: Tensor | None = None,
         positions: Tensor | None = None,
-        masks: Masks | None = None,
+        masks: Any = None,
     ) -> Tensor:
         """
         Args:
@@ -118,6 +111,17 @@ class LinformerEncoderLayer(nn.Module):
             return torch.cat([self._feed_forward(chunk) for chunk in chunks]).view_as(x)
         x = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
         return x
+
+
+def _build_attention(
+    config: LinformerConfig, index: int, shared: AnyProjection | None, linear: LinearFactory
+) -> LinearMultiheadAttention | FullAttention:
+    d, heads, dropout = config.embed_dim, config.attention_heads, config.attention_dropout
+    if config.projection == "none":
+        return FullAttention(d, heads, dropout, linear)
+    E = shared or build_projection(config, index)
+    F = build_projection(config, index, "F") if config.has_separate_values else None
+    return LinearMultiheadAttention(d, heads, E, F, shared is not None, dropout, config.local_window, linear)
 
 
 def build_projection(config: LinformerConfig, layer: int = 0, which: str = "E") -> AnyProjection:

@@ -51,11 +51,9 @@ def group_by_length(padding_mask: Tensor, group_positions: int) -> list[Group]:
     ends = torch.where(padding_mask, 0, torch.arange(1, n + 1, device=padding_mask.device)).amax(1).clamp(min=1)
     rounded = ((ends + step - 1) // step * step).clamp(max=n)
     lengths, counts = rounded.unique(return_counts=True)
-    groups, rows, start = [], rounded.argsort(stable=True), 0
-    for length, count in cheapest_groups(lengths.tolist(), counts.tolist(), group_positions):
-        groups.append(Group(rows[start : start + count], length))
-        start += count
-    return groups
+    groups = cheapest_groups(lengths.tolist(), counts.tolist(), group_positions)
+    rows = rounded.argsort(stable=True).split([count for _, count in groups])
+    return [Group(part, length) for part, (length, _) in zip(rows, groups)]
 
 
 def cheapest_groups(lengths: Sequence[int], counts: Sequence[int], group_positions: int) -> list[tuple[int, int]]:
@@ -66,17 +64,17 @@ def cheapest_groups(lengths: Sequence[int], counts: Sequence[int], group_positio
         lengths: in ascending order.
         counts: sentences of each length.
     """
-    costs, starts = [0], [0]  # of the first i lengths: the smallest cost, and where their last group begins
+    costs, firsts = [0], [0]  # of the first i lengths: the smallest cost, and the first length of their last group
     for end in range(1, len(lengths) + 1):
         options, rows = [], 0
-        for start in range(end - 1, -1, -1):
-            rows += counts[start]
-            options.append((costs[start] + rows * lengths[end - 1] + group_positions, start))
-        cost, start = min(options)
+        for first in range(end - 1, -1, -1):
+            rows += counts[first]
+            options.append((costs[first] + rows * lengths[end - 1] + group_positions, first))
+        cost, first = min(options)
         costs.append(cost)
-        starts.append(start)
+        firsts.append(first)
     groups, end = [], len(lengths)
     while end:
-        groups.append((lengths[end - 1], sum(counts[starts[end] : end])))
-        end = starts[end]
+        groups.append((lengths[end - 1], sum(counts[firsts[end] : end])))
+        end = firsts[end]
     return groups[::-1]

@@ -10,7 +10,6 @@ uses its first n columns.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -20,12 +19,10 @@ from torch import Tensor, nn
 
 from .order import Order
 from .projection import LearnedProjection, Projection
-from .windows import Windows
+from .windows import NO_WINDOWS, Layout
 
 WINDOWED_INITS = ("average", "overlap")
 """Values of ``init`` of a ``LinearProjection`` with windows."""
-NO_WINDOWS = -1.0
-"""Value of the buffer ``windows`` of a matrix without windows."""
 
 
 class LinearProjection(LearnedProjection):
@@ -39,10 +36,8 @@ class LinearProjection(LearnedProjection):
         frozen: do not train E.
         init: ``average``: row i averages window i; ``overlap``: ``Windows.triangle``; others: see ``initial_matrix``.
         delay: fraction of a window, in [0, 1), by which the windows are shifted.
-        singletons: number of positions at the start that are windows of their own.
+        singletons: number of positions at the beginning that are windows of their own.
     """
-
-    windows: Tensor
 
     def __init__(
         self,
@@ -55,29 +50,16 @@ class LinearProjection(LearnedProjection):
         delay: float = 0.0,
         singletons: int = 1,
     ):
-        delay = delay if init in WINDOWED_INITS else NO_WINDOWS
         shape = (k, n) if heads is None else (heads, k, n)
-        super().__init__(n, k, read_windows(delay, k, n, singletons), shape, lr_scale, frozen)
+        delay, overlaps = delay if init in WINDOWED_INITS else NO_WINDOWS, init == "overlap"
+        super().__init__(n, k, shape, lr_scale, frozen, delay=delay, singletons=singletons, overlaps=overlaps)
         self.heads = heads
-        # Stored with the matrix, like ``window_options``; a fraction, because half precision rounds large numbers.
-        self.register_buffer("windows", torch.tensor(delay))
         # One matrix per head cannot project the input without doing so H times.
         self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
-        self.overlaps = init == "overlap"
-        if self.layout is not None:
-            self.window_options[1] += self.overlaps
-            self.set_(self.layout.triangle() if self.overlaps else self.layout.average())
+        if self.layout.windows is not None:
+            self.set_(first_matrix(self.layout))
         else:
             self.set_(torch.stack([initial_matrix(init, k, n) for _ in range(heads or 1)]).reshape(shape))
-
-    def _read_windows(self, singletons: int) -> Windows | None:
-        return read_windows(float(self.windows), self.k, self.n, singletons)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
-        if prefix + "weight" in state_dict:
-            # All rows of a plain matrix are attended to, regardless of its origin.
-            state_dict.setdefault(prefix + "windows", torch.tensor(NO_WINDOWS))
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def reached(self, matrix: Tensor, n: int | None) -> Tensor:
         return matrix if n is None else matrix[..., : self.num_reached(n), :n]
@@ -92,22 +74,22 @@ class LinearProjection(LearnedProjection):
         return (E @ heads.transpose(1, 2)).transpose(1, 2).flatten(2)
 
     def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor | None:
-        n = x.size(1)
-        if not self.fills or (padding_mask is None and n == self.n):
+        n, windows = x.size(1), self.layout.windows
+        if not self.layout.fills or (padding_mask is None and n == self.n):
             return None
-        if self.layout is None:
+        if windows is None:
             num_real = torch.tensor([n], device=x.device) if padding_mask is None else (~padding_mask).sum(1)
             scale = (self.n / num_real.clamp(min=1).to(x.dtype)).sqrt().view(-1, 1, 1)
-        elif self.overlaps:
+        elif self.layout.overlaps:
             # In an exported graph the whole matrix is a constant, and only slices depend on n.
-            whole = self.layout.triangle(x.device, None if torch.compiler.is_exporting() else n).to(x.dtype)
+            whole = windows.triangle(x.device, None if torch.compiler.is_exporting() else n).to(x.dtype)
             weights = whole[: self.num_reached(n), :n]  # (k', n)
             # (B or 1, k'): the share of the weights on real tokens
             share = weights.sum(1)[None] if padding_mask is None else (~padding_mask).to(x.dtype) @ weights.T
             scale = (1 / share.masked_fill(share == 0, 1)).unsqueeze(-1)
         else:
-            counts = self.layout.counts(n, padding_mask, x.device)  # (B or 1, k')
-            sizes = self.layout.edges(x.device).diff()[: counts.size(1)]
+            counts = windows.counts(n, padding_mask, x.device)  # (B or 1, k')
+            sizes = windows.edges(x.device).diff()[: counts.size(1)]
             scale = (sizes.to(x.dtype) / counts.clamp(min=1)).unsqueeze(-1)
         return scale
 
@@ -165,12 +147,10 @@ class HeadProjections(nn.Module):
 AnyProjection = Projection | HeadProjections
 
 
-def read_windows(delay: float, k: int, n: int, singletons: int) -> Windows | None:
-    """The windows that a value of the buffer ``windows`` describes; None without windows."""
-    if delay == NO_WINDOWS:
-        return None
-    windows = Windows(k, n, 0, singletons)
-    return replace(windows, offset=int(delay * windows.shortest))
+def first_matrix(layout: Layout) -> Tensor:
+    """The (k, N) matrix that an E with windows starts from."""
+    assert layout.windows is not None
+    return layout.windows.triangle() if layout.overlaps else layout.windows.average()
 
 
 def initial_matrix(init: str, k: int, n: int) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .order import Order
 from .projection import LearnedProjection, Projection
-from .windows import Windows
+from .windows import Windows, ceil_div
 
 
 class MeanPool(Projection):
@@ -20,33 +20,24 @@ class MeanPool(Projection):
 
     # Averaging commutes with the linear layer.
     orders = (Order.INPUT, Order.KEYS)
-    layout: Windows
-
-    def __init__(self, n: int, k: int):
-        super().__init__(n, k, Windows(k, n, 0, 1))
 
     def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        counts = self.layout.counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)  # (B or 1, k', 1)
+        counts = _windows(self).counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)  # (B or 1, k', 1)
         return counts.to(x.dtype).reciprocal()
 
     def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
-        return self.layout.sum(x)
+        return _windows(self).sum(x)
 
 
 class MaxPool(Projection):
     """The maximum of each window in each channel of keys and values; no parameters. Otherwise as ``MeanPool``."""
 
-    layout: Windows
-
-    def __init__(self, n: int, k: int):
-        super().__init__(n, k, Windows(k, n, 0, 1))
-
     def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
         if padding_mask is not None:
             x = x.masked_fill(padding_mask.unsqueeze(-1), torch.finfo(x.dtype).min)
-        highest = self.layout.max(x)
+        highest = _windows(self).max(x)
         # Attention masks windows with only padding, but their values must be finite.
-        is_empty = self.layout.counts(x.size(1), padding_mask, x.device) == 0
+        is_empty = _windows(self).counts(x.size(1), padding_mask, x.device) == 0
         return highest.masked_fill(is_empty.unsqueeze(-1), 0.0)
 
 
@@ -62,8 +53,6 @@ class Convolution(LearnedProjection):
         init: ``average``: the kernel averages; ``normal``: N(0, 0.02).
     """
 
-    layout: Windows
-
     def __init__(
         self,
         n: int,
@@ -74,21 +63,27 @@ class Convolution(LearnedProjection):
         frozen: bool = False,
         init: str = "average",
     ):
-        windows = Windows(k, n, 0, 1)
-        shape = (channels, windows.width) if heads is None else (heads, channels, windows.width)
-        super().__init__(n, k, windows, shape, lr_scale, frozen)
+        width = ceil_div(n, k)
+        shape = (channels, width) if heads is None else (heads, channels, width)
+        super().__init__(n, k, shape, lr_scale, frozen)
         self.heads = heads
         is_average = init == "average"
-        self.set_(torch.full(shape, 1 / windows.width) if is_average else nn.init.normal_(torch.empty(shape), std=0.02))
+        self.set_(torch.full(shape, 1 / width) if is_average else nn.init.normal_(torch.empty(shape), std=0.02))
 
     def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor | None:
-        if not self.fills:
+        if not self.layout.fills:
             return None
-        counts = self.layout.counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)
-        return self.layout.width / counts.to(x.dtype)
+        counts = _windows(self).counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)
+        return _windows(self).width / counts.to(x.dtype)
 
     def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
         assert value is not None
-        kernel = value.flatten(0, -2).T[self.layout.places(x.size(1), x.device)]  # (n, d_h), or (n, d) of all heads
+        kernel = value.flatten(0, -2).T[_windows(self).places(x.size(1), x.device)]  # (n, d_h), or (n, d) of all heads
         channels = x.unflatten(-1, (-1, kernel.size(1)))  # (B, n, H or 1, d_h or d)
-        return self.layout.sum((channels * kernel.unsqueeze(1)).flatten(2))
+        return _windows(self).sum((channels * kernel.unsqueeze(1)).flatten(2))
+
+
+def _windows(projection: Projection) -> Windows:
+    """The windows, which pools and convolutions always have."""
+    assert projection.layout.windows is not None
+    return projection.layout.windows

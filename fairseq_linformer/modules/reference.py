@@ -13,12 +13,14 @@ A sentence is never padded here: padding does not reach E and F. Weights are rea
 
 import itertools
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from . import (
     Convolution,
+    FullAttention,
     LinearMultiheadAttention,
     Linformer,
     LinformerEncoder,
@@ -36,33 +38,30 @@ Rows = dict[int, Tensor]
 
 
 def regular_length(k: int, N: int, singletons: int) -> int:
-    """Length of the shortest window after the singletons, which are windows of one position at the start."""
+    """Length of the shortest window after the singletons, which are windows of one position at the beginning."""
     first = min(singletons, k - 1)
     return N // k if first <= 1 else (N - first) // (k - first)
 
 
 def windows(k: int, N: int, offset: int = 0, singletons: int = 0) -> list[range]:
     """The positions of each window. With several singletons the other windows share the rest evenly, the shorter ones
-    first. Otherwise they are those of N positions without a singleton, moved by it. All but the first of them start
+    first. Otherwise they are those of N positions without a singleton, moved by it. All but the first of them begin
     ``offset`` positions later."""
     first = min(singletons, k - 1)
     if first <= 1:
-        starts = [first + i * N // k for i in range(k - first)]
+        begins = [first + i * N // k for i in range(k - first)]
     else:
         shorter = (k - first) - (N - first) % (k - first)  # how many have the regular length
         length = regular_length(k, N, singletons)
-        starts = [first + i * length + max(0, i - shorter) for i in range(k - first)]
-    edges = [*range(first), starts[0], *(start + offset for start in starts[1:]), N]
-    return [range(start, end) for start, end in itertools.pairwise(edges)]
+        begins = [first + i * length + max(0, i - shorter) for i in range(k - first)]
+    edges = [*range(first), begins[0], *(begin + offset for begin in begins[1:]), N]
+    return [range(begin, end) for begin, end in itertools.pairwise(edges)]
 
 
 def windows_of(projection: Projection) -> list[range] | None:
-    """The windows of a projection, as stored with its weights; None for a matrix without windows."""
-    singletons, delay = int(projection.get_buffer("window_options")[0]), float(getattr(projection, "windows", 0.0))
-    if delay == -1:
-        return None
-    offset = int(delay * regular_length(projection.k, projection.n, singletons))
-    return windows(projection.k, projection.n, offset, singletons)
+    """The windows of a projection; None for a matrix without windows."""
+    held = projection.layout.windows
+    return None if held is None else windows(held.k, held.N, held.offset, held.singletons)
 
 
 def triangle(held: list[range], N: int, singletons: int) -> Tensor:
@@ -96,7 +95,7 @@ def matrix_rows(E: Tensor, Y: Tensor, held: list[range] | None, fills: bool, sta
     return rows
 
 
-def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: list[range], fills: bool) -> Rows:
+def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: list[range]) -> Rows:
     """The mean or maximum of each window, or its product with a (d_h, W) kernel."""
     rows = {}
     for j, window in enumerate(held):
@@ -106,70 +105,84 @@ def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: 
         elif inside and kernel is not None:
             # A first position by itself meets the last entry. The others count in the windows without it, the last two
             # of which are one window here.
-            singletons, regular = int(projection.get_buffer("window_options")[0]), windows(len(held), projection.n)
-            first = min(singletons, len(held) - 1)
+            layout, regular = projection.layout, windows(len(held), projection.n)
+            assert layout.windows is not None
+            first = min(layout.windows.singletons, len(held) - 1)
             entries = [p - first - each[0] for p in inside for each in regular if p - first in each]
             products = kernel[:, entries or [-1]].T * Y[inside]
-            rows[j] = products.sum(0) * (kernel.size(1) / len(inside) if fills else 1)
+            rows[j] = products.sum(0) * (kernel.size(1) / len(inside) if layout.fills else 1)
     return rows
 
 
-def project(projection: AnyProjection, head: int, H: int, Y: Tensor) -> Rows:
+def project(projection: AnyProjection | None, head: int, H: int, Y: Tensor) -> Rows:
     """What E or F makes of the (n, d_h) keys or values of a head. With sharing ``none`` it has a matrix or kernel for
-    each head (or a projection, if their k differ), otherwise one for all."""
+    each head (or a projection, if their k differ), otherwise one for all. Full attention has no E, and all rows."""
+    if projection is None:
+        return dict(enumerate(Y))
     if isinstance(projection, HeadProjections):
         return project(projection.heads[head], 0, 1, Y)
-    held, options = windows_of(projection), [int(x) for x in projection.get_buffer("window_options")]
-    singletons, fills, overlaps = options[0], options[1] > 0, options[1] == 2
-    value = projection()
+    held, layout, value = windows_of(projection), projection.layout, projection()
     E = None if value is None else value.expand(H, *value.shape[-2:])[head]
     if E is None or isinstance(projection, Convolution):
         assert held is not None
-        return pooled_rows(projection, E, Y, held, fills)
-    start = triangle(held, projection.n, singletons) if held is not None and overlaps else None
-    return matrix_rows(E, Y, held, fills, start)
+        return pooled_rows(projection, E, Y, held)
+    start = None
+    if layout.windows is not None and held is not None and layout.overlaps:
+        start = triangle(held, projection.n, layout.windows.singletons)
+    return matrix_rows(E, Y, held, layout.fills, start)
 
 
-def biases(projection: AnyProjection, head: int, t: int, n: int, reach: int) -> dict[int, float]:
+def biases(projection: AnyProjection | None, head: int, t: int, n: int, reach: int) -> dict[int, float]:
     """What is added to the scores of query t. An average of m keys counts as m keys (Bolya et al. 2023, equation 1),
     except for those that the query attends to exactly; with no other key it is masked."""
+    if projection is None:
+        return dict.fromkeys(range(n), 0.0)
     if isinstance(projection, HeadProjections):
         return biases(projection.heads[head], 0, t, n, reach)
-    held, is_counted = windows_of(projection), bool(projection.get_buffer("window_options")[2])
+    held = windows_of(projection)
     if held is None:
         return dict.fromkeys(range(projection.k), 0.0)
     far = [[p for p in window if p < n and not (reach and abs(p - t) <= reach)] for window in held]
-    return {j: math.log(len(window)) if is_counted else 0.0 for j, window in enumerate(far) if window}
+    return {
+        j: math.log(len(window)) if projection.layout.proportional else 0.0 for j, window in enumerate(far) if window
+    }
 
 
 # Equation (7)
 
 
-def linear_attention(attention: LinearMultiheadAttention, X: Tensor) -> Tensor:
+def linear_attention(attention: LinearMultiheadAttention | FullAttention, X: Tensor) -> Tensor:
     """Self-attention, Q = K = V = X: (n, d) to (n, d). With a local window w, an extension of the equation, each query
     also attends to the exact keys at most w positions away, in the same softmax."""
+    heads = torch.cat([attention_head(attention, i, X) for i in range(attention.num_heads)], 1)
+    return heads @ attention.out_proj.weight.T + attention.out_proj.bias
+
+
+def attention_head(attention: LinearMultiheadAttention | FullAttention, i: int, X: Tensor) -> Tensor:
+    """head_i of each query: (n, d) to (n, d_h)."""
     H, d_h, reach, n = attention.num_heads, attention.head_dim, attention.local_window, len(X)
     E, F = attention.projections
-    heads = []
-    for i in range(H):
-        part = slice(i * d_h, (i + 1) * d_h)
-        linears = (attention.q_proj, attention.k_proj, attention.v_proj)
-        (W_Q, b_Q), (W_K, b_K), (W_V, b_V) = ((linear.weight[part], linear.bias[part]) for linear in linears)
-        # Biases are added after the projection, as in the authors' code.
-        keys = {j: row + b_K for j, row in project(E, i, H, X @ W_K.T).items()}
-        values = {j: row + b_V for j, row in project(F, i, H, X @ W_V.T).items()}
-        outputs = []
-        for t in range(n):
-            query = W_Q @ X[t] + b_Q
-            attended = [(keys[j], values[j], bias) for j, bias in biases(E, i, t, n, reach).items()]
-            if reach:
-                near = range(max(0, t - reach), min(n, t + reach + 1))
-                attended += [(W_K @ X[p] + b_K, W_V @ X[p] + b_V, 0.0) for p in near]
-            scores = torch.stack([query @ key / math.sqrt(d_h) + bias for key, _, bias in attended])
-            weights = torch.exp(scores) / torch.exp(scores).sum()
-            outputs.append(weights @ torch.stack([value for _, value, _ in attended]))
-        heads.append(torch.stack(outputs))
-    return torch.cat(heads, 1) @ attention.out_proj.weight.T + attention.out_proj.bias
+    part = slice(i * d_h, (i + 1) * d_h)
+    linears = (attention.q_proj, attention.k_proj, attention.v_proj)
+    (W_Q, b_Q), (W_K, b_K), (W_V, b_V) = ((linear.weight[part], linear.bias[part]) for linear in linears)
+    # Biases are added after the projection, as in the authors' code.
+    keys = {j: row + b_K for j, row in project(E, i, H, X @ W_K.T).items()}
+    values = {j: row + b_V for j, row in project(F, i, H, X @ W_V.T).items()}
+    outputs = []
+    for t in range(n):
+        attended = [(keys[j], values[j], bias) for j, bias in biases(E, i, t, n, reach).items()]
+        if reach:
+            near = range(max(0, t - reach), min(n, t + reach + 1))
+            attended += [(W_K @ X[p] + b_K, W_V @ X[p] + b_V, 0.0) for p in near]
+        outputs.append(attend(W_Q @ X[t] + b_Q, attended))
+    return torch.stack(outputs)
+
+
+def attend(query: Tensor, attended: list[tuple[Tensor, Tensor, float]]) -> Tensor:
+    """What a query of width d_h makes of keys, their values, and what is added to their scores."""
+    scores = torch.stack([query @ key / math.sqrt(len(query)) + bias for key, _, bias in attended])
+    weights = torch.exp(scores) / torch.exp(scores).sum()
+    return weights @ torch.stack([value for _, value, _ in attended])
 
 
 # The encoder, RoBERTa's
@@ -178,13 +191,11 @@ def linear_attention(attention: LinearMultiheadAttention, X: Tensor) -> Tensor:
 def encoder_layer(layer: LinformerEncoderLayer, X: Tensor) -> Tensor:
     """Attention and feed-forward network, each added to its input: (n, d) to (n, d)."""
 
-    def attend(X: Tensor) -> Tensor:
-        return linear_attention(layer.self_attn, X)
-
     def feed_forward(X: Tensor) -> Tensor:
         return layer.activation_fn(X @ layer.fc1.weight.T + layer.fc1.bias) @ layer.fc2.weight.T + layer.fc2.bias
 
-    for part, norm in ((attend, layer.self_attn_layer_norm), (feed_forward, layer.final_layer_norm)):
+    attention = partial(linear_attention, layer.self_attn)
+    for part, norm in ((attention, layer.self_attn_layer_norm), (feed_forward, layer.final_layer_norm)):
         X = X + part(layer_norm(norm, X)) if layer.normalize_before else layer_norm(norm, X + part(X))
     return X
 

@@ -1,9 +1,9 @@
-"""Resizing E, F and position embeddings to another length and another k.
+"""Resizing E, F and position embeddings to another length.
 
     n, k before, n', k' after resizing
 
-An input of up to min(n, n') positions keeps its features if the windows that it reaches stay the same, or, without
-windows, if k' is a multiple of k. With the k' of ``scale_projected_dim``, these windows stay the same:
+k' is that of ``scale_projected_dim``: with windows they keep their length, without windows k stays. An input of up to
+min(n, n') positions keeps its features without windows, and with windows if those that it reaches stay the same:
 
 - with at most one singleton, if n / k is an integer: all but the last, which ends at n or n';
 - with more singletons, if n' - n is at least s (s - 1), where s is the length of the shortest regular window: all but
@@ -12,14 +12,12 @@ windows, if k' is a multiple of k. With the k' of ``scale_projected_dim``, these
 What changes:
 
 - Position embeddings are repeated or truncated.
-- A matrix with windows (windows.py) is the average of its windows plus a learned difference. The average is computed
+- A matrix with windows (windows.py) is what such a matrix starts from plus a learned difference. The first is computed
   for k' and n'. The difference is repeated along the diagonal in blocks of k rows and n positions, without the row of a
-  singleton, and truncated; with p > 1 singletons, blocks have k - p rows and n - p positions. Then its rows are merged
-  or split by the overlap of old and new windows.
-- A matrix without windows, whose rows all read the whole input, is repeated from left to right or truncated; then its
-  rows are merged or split by the overlap of k and k' equal parts. Splitting repeats a row, which leaves the attention
-  unchanged. If rows compensate for missing tokens (projection.py), they are divided by sqrt(n' / n).
-- The kernel of a convolution is interpolated to the new window length and keeps its sum.
+  singleton, and truncated; with p > 1 singletons, blocks have k - p rows and n - p positions.
+- A matrix without windows, whose rows all read the whole input, is repeated from left to right or truncated. If rows
+  compensate for missing tokens (projection.py), they are divided by sqrt(n' / n).
+- The kernel of a convolution is interpolated if the longest window has another length; an average stays one.
 """
 
 import math
@@ -27,12 +25,14 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..config import POSITIONS_LIMIT
-from .linear import AnyProjection, HeadProjections, LinearProjection, read_windows
+from .linear import AnyProjection, HeadProjections, first_matrix
 from .pooling import Convolution
-from .windows import Windows, ceil_div, round_singletons
+from .projection import LearnedProjection
+from .windows import Layout, Windows, ceil_div
 
 
 def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
@@ -44,32 +44,23 @@ def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
 
 
 def resize_projection(old: AnyProjection, new: AnyProjection) -> None:
-    """Resize the weights of ``old`` and load them into ``new``, of n' and k'. Each may have one k or one per head."""
-    old_heads, new_heads = (list(p.heads) if isinstance(p, HeadProjections) else [p] for p in (old, new))
-    sources: list[tuple[Any, Any]] = []  # each matrix, kernel or None of a pool, and its projection
-    for head in old_heads:
-        value = head()
-        matrices = [None] if value is None else value.detach().reshape(-1, *value.shape[-2:])
-        sources += [(matrix, head) for matrix in matrices]
-    for i, head in enumerate(new_heads):
-        # One pool serves all heads.
-        matrices_of_head = (sources[i : i + 1] or sources[:1]) if len(new_heads) > 1 else sources
-        source = matrices_of_head[0][1]
-        entries = {"window_options": source.window_options.clone()}
-        if isinstance(head, LinearProjection):
-            entries["windows"] = source.windows
-            windows = source.layout and resize_windows(source.layout, float(source.windows), head.k, head.n)
-            values = [
-                resize_matrix(E, head.k, head.n, each.layout, windows, each.fills, each.overlaps)
-                for E, each in matrices_of_head
-            ]
-            entries["weight"] = torch.stack(values).reshape(head.parameter.shape)
-            if windows is not None:
-                entries["window_options"][0] = windows.singletons
-        elif isinstance(head, Convolution):
-            values = [resize_kernel(kernel, head.layout.width) for kernel, _ in matrices_of_head]
-            entries["weight"] = torch.stack(values).reshape(head.parameter.shape)
-        head.load_state_dict(entries, strict=False)
+    """Resize the weights of ``old`` and load them into ``new``, of n' and k'. Heads may have a k each."""
+    if isinstance(new, HeadProjections):
+        assert isinstance(old, HeadProjections)
+        for old_head, new_head in zip(old.heads, new.heads):
+            resize_projection(old_head, new_head)
+        return
+    # Heads with a k each may become one projection, whose heads have the same k'.
+    sources: list[Any] = list(old.heads) if isinstance(old, HeadProjections) else [old]
+    new.windows.copy_(sources[0].windows)
+    new.window_options.copy_(sources[0].window_options)
+    new.finish_loading()
+    if isinstance(new, LearnedProjection):
+        if isinstance(new, Convolution):
+            values = [resize_kernel(each().detach(), new.delta.size(-1)) for each in sources]
+        else:
+            values = [resize_matrix(each().detach(), each.layout, new.layout, new.k, new.n) for each in sources]
+        new.set_(torch.stack(values).view_as(new.delta))
 
 
 def scale_projected_dim(k: int, n: int, new_n: int, windows: Windows | None) -> int:
@@ -87,85 +78,40 @@ def scale_projected_dim(k: int, n: int, new_n: int, windows: Windows | None) -> 
     return min(new_n, max(p + 1, k + (new_n - n) // windows.shortest))
 
 
-def resize_windows(old: Windows, delay: float, k: int, n: int) -> Windows:
-    """The windows of k' and n'. Singletons, if more than one, stay with the k' of ``scale_projected_dim``; with another
-    k' their number changes in proportion.
+def resize_matrix(E: Tensor, old: Layout, new: Layout, k: int, n: int) -> Tensor:
+    """Resize a matrix, or one per head, from (..., k, n) to (..., k', n').
 
     Args:
-        delay: the value of the buffer ``windows``.
-    """
-    singletons = old.singletons
-    if old.num_singletons > 1:
-        scaled_k = scale_projected_dim(old.k, old.N, n, old)
-        singletons = round_singletons(old.num_singletons * k // scaled_k)
-    windows = read_windows(delay, k, n, singletons)
-    assert windows is not None
-    return windows
-
-
-def resize_matrix(
-    E: Tensor,
-    k: int,
-    n: int,
-    old: Windows | None = None,
-    new: Windows | None = None,
-    fills: bool = False,
-    overlaps: bool = False,
-) -> Tensor:
-    """Resize a matrix from (k, n) to (k', n').
-
-    Args:
-        E: the matrix.
+        old, new: layouts before and after resizing.
         k, n: k' and n'.
-        old, new: windows before and after resizing; None without windows.
-        fills: whether rows compensate for missing tokens.
-        overlaps: whether E started with overlapping windows.
     """
-    old_k, old_n = E.shape
-    if (old_k, old_n) == (k, n):
-        return E.clone()
-    if old is None or new is None:
-        resized = _overlap(torch.arange(k + 1) * old_k, torch.arange(old_k + 1) * k).to(E)
-        return resized @ E.repeat(1, ceil_div(n, old_n))[:, :n] * (math.sqrt(old_n / n) if fills else 1)
-    start, resized = (w.triangle().to(E) if overlaps else w.average().to(E) for w in (old, new))
-    difference = E - start
-    num_rows, p = scale_projected_dim(old_k, old_n, n, old), old.num_singletons
-    scaled = replace(old, k=num_rows, N=n, offset=0)
-    learned = E.new_zeros(num_rows, n)
-    _place(difference, learned, 0, 0)
+    old_k, old_n = E.shape[-2:]
+    if old.windows is None or new.windows is None:
+        repeated = torch.cat([E] * ceil_div(n, old_n), -1)[..., :k, :n]
+        return repeated * (math.sqrt(old_n / n) if old.fills else 1)
+    difference, p = E - first_matrix(old).to(E), old.windows.num_singletons
+    resized = first_matrix(new).to(E).expand(*E.shape[:-2], k, n).clone()
+    _add_block(difference, resized, 0, 0)
     if p > 1:
+        unshifted = replace(new.windows, offset=0)
         for column in range(old_n, n, old_n - p):
-            row = scaled.num_reached(column + 1) - 1  # the window of this position
-            _place(difference[p:, p:], learned, row, column)
+            row = unshifted.num_reached(column + 1) - 1  # the window of this position
+            _add_block(difference[..., p:, p:], resized, row, column)
     else:
-        difference[:p] = 0
+        difference[..., :p, :] = 0
         for i in range(1, ceil_div(n, old_n)):
-            _place(difference, learned, i * old_k, i * old_n)
-    scaled = replace(scaled, offset=min(old.offset, scaled.shortest - 1))
-    return resized + _overlap(new.edges(), scaled.edges()).to(E) @ learned
+            _add_block(difference, resized, i * old_k, i * old_n)
+    return resized
 
 
-def _place(block: Tensor, matrix: Tensor, row: int, column: int) -> None:
-    """Write a block into a matrix, as far as it fits."""
-    rows, columns = (min(a, b) for a, b in zip(block.shape, matrix[row:, column:].shape))
-    matrix[row : row + rows, column : column + columns] = block[:rows, :columns]
+def _add_block(block: Tensor, matrix: Tensor, row: int, column: int) -> None:
+    """Add a block to a part of a matrix, as far as it fits."""
+    rows, columns = (min(a, b) for a, b in zip(block.shape[-2:], matrix[..., row:, column:].shape[-2:]))
+    matrix[..., row : row + rows, column : column + columns] += block[..., :rows, :columns]
 
 
 def resize_kernel(kernel: Tensor, width: int) -> Tensor:
-    """Interpolate a kernel from (d_h, W) to (d_h, W'); the sum of each channel stays the same."""
-    old = kernel.size(-1)
-    if old == width:
-        return kernel.clone()
-    overlap = _overlap(torch.arange(width + 1) * old, torch.arange(old + 1) * width)
-    return kernel @ (overlap.T * (old / width)).to(kernel)
-
-
-def _overlap(new: Tensor, old: Tensor) -> Tensor:
-    """(new, old): the fraction of each of the new intervals that each of the old ones covers; rows sum to one.
-
-    Args:
-        new, old: edges of adjacent intervals, with the same ends.
-    """
-    start = torch.maximum(new[:-1].unsqueeze(1), old[:-1])
-    end = torch.minimum(new[1:].unsqueeze(1), old[1:])
-    return (end - start).clamp(min=0) / new.diff().unsqueeze(1)
+    """Interpolate a kernel, or one per head, from (..., d_h, W) to (..., d_h, W')."""
+    old_width = kernel.size(-1)
+    interpolated = F.interpolate(kernel.view(1, -1, old_width), width, mode="area").view(*kernel.shape[:-1], width)
+    return interpolated * (old_width / width)

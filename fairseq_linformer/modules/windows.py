@@ -6,7 +6,7 @@
 Windows depend on N, not on the input, so a position is in the same window in every sentence. An input of n < N
 positions reaches the first k' windows, the last one possibly only in part.
 
-Each of the first p positions is a window of its own, a singleton, and regular windows start at position p. With k = N
+Each of the first p positions is a window of its own, a singleton, and regular windows begin at position p. With k = N
 each window is one position for any p.
 
 - p = 0: regular window i covers the positions from ``i * N // k`` up to, not including, ``(i + 1) * N // k``. Lengths
@@ -21,11 +21,15 @@ An ``offset``, less than the shortest regular window, shifts all edges of regula
 first and the last: the first regular window is longer and the last one shorter.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+NO_WINDOWS = -1.0
+"""Value of the buffer ``windows`` of a projection without windows."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Windows:
         return num_regular - (self.N - self.num_singletons) % num_regular
 
     def edges(self, device: torch.device | None = None) -> Tensor:
-        """(k + 1,): the start of each window, and N."""
+        """(k + 1,): the first position of each window, and N."""
         p = self.num_singletons
         i = torch.arange(self.k + 1 - p, device=device)
         edges = p + (i * self.N // self.k if p <= 1 else i * self.shortest + (i - self._num_shortest).clamp(min=0))
@@ -75,7 +79,7 @@ class Windows:
         return torch.cat([torch.arange(p, device=device), edges])
 
     def num_reached(self, n: int) -> int:
-        """k', the number of windows that start before position n."""
+        """k', the number of windows that begin before position n."""
         p = self.num_singletons
         n_regular = torch.sym_max(0, n - p - self.offset)  # n is symbolic in torch.export
         if p <= 1:
@@ -109,7 +113,7 @@ class Windows:
         edges = self.edges(device).double()
         num_rows, num_columns = self.k, self.N
         if n is not None:
-            # Windows that are reached start before n and have at most 2 W + offset positions; weights end W from the
+            # Windows that are reached begin before n and have at most 2 W + offset positions; weights end W from the
             # middle.
             longest = self.width if p <= 1 else self.shortest + 1
             num_rows, num_columns = self.num_reached(n), torch.sym_min(self.N, n + 3 * longest)
@@ -176,6 +180,40 @@ class Windows:
         if torch.compiler.is_exporting():  # ONNX has no index_reduce; scatter_reduce takes twice as long
             return highest.scatter_reduce(1, indices.view(1, -1, 1).expand(B, n, d), x, "amax", include_self=False)
         return highest.index_reduce(1, indices, x, "amax", include_self=False)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of E relate to the input; stored with the weights, which were trained for it.
+
+    Attributes:
+        windows: the windows that the rows read; None if each row reads the whole input.
+        fills: a row compensates for the tokens that its window lacks.
+        overlaps: row i is row i of ``Windows.triangle`` before training, not the average of window i.
+        proportional: an average of m keys counts as m keys.
+    """
+
+    windows: Windows | None
+    fills: bool
+    overlaps: bool
+    proportional: bool
+
+    @staticmethod
+    def decode(k: int, N: int, delay: float, options: Sequence[float]) -> "Layout":
+        """The layout that the buffers of a projection describe. They are floats, so that fairseq can average them.
+
+        Args:
+            delay: ``windows``, the fraction of a window, in [0, 1), by which edges are shifted; or ``NO_WINDOWS``. It
+                is a fraction because half precision rounds large numbers.
+            options: ``window_options``: the number of singletons; 1 for fill, 2 also for overlapping windows; 1 for
+                proportional.
+        """
+        singletons, fill, proportional = map(round, options)
+        if delay == NO_WINDOWS:
+            return Layout(None, fill > 0, False, False)
+        windows = Windows(k, N, 0, singletons)
+        windows = replace(windows, offset=int(delay * windows.shortest))
+        return Layout(windows, fill > 0, fill == 2, proportional > 0)
 
 
 def round_singletons(number: int) -> int:

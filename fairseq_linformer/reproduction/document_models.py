@@ -18,7 +18,7 @@ from ..checkpoints.files import get_cfg_section, read_checkpoint, replace_model,
 from ..checkpoints.to_linformer import resize
 from ..config import LinformerConfig
 from ..data.truncation import TRUNCATIONS, truncate
-from ..models.shapes import max_positions, upgrade_names
+from ..models.state_dicts import max_positions, upgrade_names
 from .run import Model, convert_roberta
 
 HEAD, ENDS = TRUNCATIONS
@@ -106,36 +106,37 @@ def keep_layers(checkpoint: dict[str, Any], layers: int) -> dict[str, Any]:
 
 
 def build_config(reader: Reader, sizes: dict[str, Any]) -> LinformerConfig:
-    """The encoder of a reader, with full attention where k is None.
+    """The encoder of a reader.
 
     Args:
         sizes: ``layers``, ``width``, ``heads`` and ``vocabulary`` of the encoder.
     """
     model = reader.model
+    shape = {
+        "vocab_size": sizes["vocabulary"],
+        "max_positions": model.n,
+        "layers": reader.layers or sizes["layers"],
+        "embed_dim": sizes["width"],
+        "ffn_embed_dim": 4 * sizes["width"],
+        "attention_heads": sizes["heads"],
+    }
+    if model.k is None:
+        return LinformerConfig(**shape, projection="none")
     return LinformerConfig(
-        vocab_size=sizes["vocabulary"],
-        max_positions=model.n,
-        projected_dim=model.k or 1,
+        **shape,
+        projected_dim=model.k,
         sharing=model.sharing,
         projection_init=str(model.start),
         local_window=model.local_window,
-        layers=reader.layers or sizes["layers"],
-        embed_dim=sizes["width"],
-        ffn_embed_dim=4 * sizes["width"],
-        attention_heads=sizes["heads"],
     )
 
 
 def build_model(reader: Reader, sizes: dict[str, Any]) -> Any:
     """A classifier with random weights."""
-    from ..benchmark.encoders import build_transformer
     from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
 
-    config = build_config(reader, sizes)
-    model = LinformerForSequenceClassification(LinformerPreTrainedConfig(**asdict(config)))
-    if reader.model.k is None:
-        model.linformer.encoder = build_transformer(config, "sdpa")
-    return model.eval()
+    config = LinformerPreTrainedConfig(**asdict(build_config(reader, sizes)))
+    return LinformerForSequenceClassification(config).eval()
 
 
 def cut(tokens: Tensor, reader: Reader) -> Tensor:

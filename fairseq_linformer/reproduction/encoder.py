@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from ..checkpoints.identify import identify
 from ..checkpoints.models import build_model
-from ..models.shapes import OUTPUT_EMBEDDINGS
+from ..models.state_dicts import OUTPUT_EMBEDDINGS
 from ..progress import progress_bar
 from ..training.initial_checkpoint import open_initial_checkpoint
 from ..training.linearize import Linearization, linearize
@@ -65,7 +65,7 @@ def train_head(
     """Train the dense layer, the norm and the bias of the head.
 
     Args:
-        checkpoint: of ``roberta`` or ``roberta_eps``, with a head, trained or not.
+        checkpoint: of an encoder with a head, trained or not.
         text: data folder with ``dict.txt`` and the split ``train``.
         n: tokens per block.
         batch_size: blocks per update.

@@ -20,7 +20,7 @@ from ..data.documents import read_documents, split_paragraphs
 from ..data.sources import locate_source, parse_source
 from ..data.tokenizer import Tokenizer
 from ..evaluation.predict import batch_by_length
-from ..models.shapes import PADDING_IDX
+from ..models.state_dicts import PADDING_IDX
 from ..progress import progress_bar
 from .document_models import HALVES, NEAREST, PIECES, Reader, cut_ids, truncate_ids
 

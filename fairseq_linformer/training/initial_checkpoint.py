@@ -11,15 +11,14 @@ from ..checkpoints.provenance import read_origins
 from ..checkpoints.to_linformer import from_authors
 from ..checkpoints.transformers_loading import hash_weights, load_config
 from ..files import new_folder, sha256
-from ..models.options import LinformerRobertaConfig
-from ..models.roberta_eps import EPS_ARCHITECTURE
-from ..models.shapes import EMBEDDINGS, has_projections, head_names, max_positions, upgrade_names
+from ..models.options import ARCHITECTURES, LinformerRobertaConfig
+from ..models.state_dicts import EMBEDDINGS, has_projections, head_names, max_positions, upgrade_names
 from .job import quote
 
 # Model options that belong to the recipe, to a machine, or to the loading of a checkpoint.
 _NOT_INHERITED = """
     dropout attention_dropout activation_dropout pooler_dropout encoder_layerdrop compile checkpoint_activations
-    offload_activations min_params_to_wrap load_checkpoint_heads resize_checkpoint compressed shared_kv_compressed
+    offload_activations min_params_to_wrap load_checkpoint_heads compressed shared_kv_compressed
     shared_layer_kv_compressed freeze_compress encoder_layers_to_keep max_positions
 """.split()
 
@@ -103,11 +102,9 @@ def _model_options(checkpoint: dict[str, Any], is_linformer: bool) -> tuple[str,
     }
     if is_linformer:
         return name, options
-    unused = ["projec", "freeze_", "sharing", "local_window"]
-    if name != EPS_ARCHITECTURE:
-        name = "roberta"
-        unused.append("layer_norm_eps")
-    options = {key: value for key, value in options.items() if not key.startswith(tuple(unused))}
+    if name not in ARCHITECTURES:
+        name, unused = "roberta", ("projec", "freeze_", "sharing", "local_window", "layer_norm_eps")
+        options = {key: value for key, value in options.items() if not key.startswith(unused)}
     return name, {**options, "projected_dim": None, "sharing": None}  # the YAML sets both
 
 

@@ -24,7 +24,7 @@ from ..files import INPUTS, check_data_path, claim, new_folder, read_json, sha25
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.distillation import TEACHER_KEY, Teacher
-from ..models.shapes import head_names
+from ..models.state_dicts import head_names
 from ..resources import CONFIGS
 from . import local, run_folder
 from .explained_variance import explained_variance

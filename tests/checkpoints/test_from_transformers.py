@@ -18,7 +18,7 @@ from fairseq_linformer.checkpoints.from_transformers import read_vocabulary  # n
 from fairseq_linformer.cli import main  # noqa: E402
 from fairseq_linformer.data.tokenizer import load_tokenizer  # noqa: E402
 from fairseq_linformer.data.tokenizer_files import find_tokenizer_files  # noqa: E402
-from fairseq_linformer.models import LinformerRobertaModel, RobertaEpsModel  # noqa: E402
+from fairseq_linformer.models import LinformerRobertaModel  # noqa: E402
 
 from .encoders import TEXTS, WORDS, save_encoder  # noqa: E402
 
@@ -126,12 +126,12 @@ def test_roberta_keeps_fairseqs_architecture(folders, tmp_path):
     convert(folders["bert", True], tmp_path / "b", arch="roberta")
     a, b = (get_cfg_section(read_checkpoint(tmp_path / each / "model.pt"), "model") for each in "ab")
     assert a["_name"] == "roberta" and "layer_norm_eps" not in a
-    assert b["_name"] == "roberta_eps" and b["layer_norm_eps"] == 1e-12
+    assert (b["_name"], b["projection"], b["layer_norm_eps"]) == ("linformer_roberta", "none", 1e-12)
     model = load(tmp_path / "b")
     model.check_options(b)
-    with pytest.raises(ValueError, match="must have layer_norm_eps 1e-12, got 1e-05"):
-        model.check_options(a)
-    hub = RobertaEpsModel.from_pretrained(str(tmp_path / "b"))
+    with pytest.raises(ValueError, match="layer_norm_eps 1e-05, this model has 1e-12"):
+        model.check_options({**b, "layer_norm_eps": 1e-5})
+    hub = LinformerRobertaModel.from_pretrained(str(tmp_path / "b"))
     assert hub.decode(hub.encode("low tide")) == "low tide"
 
 

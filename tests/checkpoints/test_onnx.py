@@ -45,6 +45,7 @@ VARIANTS = {
     "max-pool": dict(projection="max-pool"),
     "uneven conv": dict(projection="conv", projected_dim=7, layers=2, sharing="layerwise"),
     "random": dict(projection="random"),
+    "full attention": dict(projection="none", projected_dim=None),
 }
 QUICK = ("local window",)
 INT8 = ("k per head", "none, uneven windows", "layerwise, pre-norm, k = n")

@@ -1,4 +1,4 @@
-"""RoBERTa as a Linformer, and Linformers of another n or k."""
+"""RoBERTa as a Linformer, and Linformers of another n."""
 
 import argparse
 from functools import cache
@@ -12,7 +12,7 @@ from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.to_linformer import resize, to_linformer
 from fairseq_linformer.config import PROJECTIONS, SHARING
-from fairseq_linformer.models.shapes import max_positions
+from fairseq_linformer.models.state_dicts import max_positions
 
 from ..fairseq_commands import TINY, finetune, load, train
 
@@ -147,31 +147,27 @@ def test_old_checkpoints_such_as_roberta_base(roberta, tmp_path):
 
 
 SHAPES = [  # sharing, projection, k before, n and k after
-    ("headwise", "linear", "8,4", 24, "10,7"),
-    ("key-value", "linear", 8, 32, None),
-    ("layerwise", "linear", 8, 16, 4),
-    ("none", "linear", "8/4,3", 32, None),
-    ("none", "linear", "8/4,3", 20, 5),
-    ("none", "conv", 8, 32, 5),
-    ("layerwise", "conv", 4, 12, None),
-    ("layerwise", "mean-pool", 8, 7, None),
+    ("headwise", "linear", "8,4", 24, "12,6"),
+    ("key-value", "linear", 8, 32, 16),
+    ("layerwise", "linear", 8, 12, 6),
+    ("none", "linear", "8/4,3", 32, "16/8,6"),
+    ("none", "linear", "5/6,3", 12, "4,2"),
+    ("none", "conv", 8, 32, 16),
+    ("layerwise", "conv", 4, 12, 3),
+    ("layerwise", "mean-pool", 8, 6, 3),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing, projection, k, n, new_k", SHAPES)
-def test_resizing_explicitly_and_on_the_fly_are_equal(
-    train_linformer, class_data, tmp_path, sharing, projection, k, n, new_k
-):
-    old = train_linformer(sharing, projection, k)
-    new = resize(read_checkpoint(old), n, new_k)
+def test_resizing(train_linformer, class_data, tmp_path, sharing, projection, k, n, new_k):
+    """Training continues from what ``convert`` writes."""
+    new = resize(read_checkpoint(train_linformer(sharing, projection, k)), n)
     options = new["cfg"]["model"]
-    assert options["max_positions"] == n == max_positions(new["model"])
+    assert options["max_positions"] == n == max_positions(new["model"]) and options["projected_dim"] == new_k
     model = build(new, tmp_path)
-
-    # On the fly, by finetuning a classifier with learning rate 0.
-    shape = ["--sharing", sharing, "--projection", projection, "--projected-dim", options["projected_dim"]]
-    start = ["--max-positions", n, "--resize-checkpoint", "--finetune-from-model", old, "--lr", "0"]
+    shape = ["--sharing", sharing, "--projection", projection, "--projected-dim", new_k, "--max-positions", n]
+    start = ["--finetune-from-model", tmp_path / "new.pt", "--lr", "0"]
     finetune(class_data, tmp_path / "task", *TINY, *shape, *start, updates=1)
     finetuned = model_of(tmp_path / "task" / "checkpoint_last.pt")
     for key, value in model.state_dict().items():
@@ -194,7 +190,7 @@ def test_original_and_heads_are_unchanged(class_data, train_linformer, tmp_path)
     """Also for a finetuned checkpoint, whose head is kept."""
     finetune(class_data, tmp_path, *TINY, "--finetune-from-model", train_linformer("headwise", "linear", 8))
     before, checkpoint = load(tmp_path), read_checkpoint(tmp_path / "checkpoint_last.pt")
-    new = resize(checkpoint, 32, 4)
+    new = resize(checkpoint, 32)
     assert all(torch.equal(value, checkpoint["model"][key]) for key, value in before["model"].items())
     assert "last_optimizer_state" not in new and "last_optimizer_state" in checkpoint
     assert torch.equal(new["model"][HEAD], before["model"][HEAD])

@@ -39,9 +39,9 @@ def test_seed_determines_random_projections(folder, tmp_path):
         options = ["--projected-dim", "8", "--projection", "random", "--seed", seed]
         convert(folder / "roberta" / "checkpoint_last.pt", tmp_path / name, *options)
         states.append(load(tmp_path / name, "model.pt")["model"])
-    a, b, c = (state["encoder.sentence_encoder.layers.1.self_attn.F.weight"] for state in states)
+    a, b, c = (state["encoder.sentence_encoder.layers.1.self_attn.F.delta"] for state in states)
     assert torch.equal(a, b) and not torch.equal(a, c)
-    drawn = torch.cat([value for key, value in states[0].items() if key.endswith((".E.weight", ".F.weight"))])
+    drawn = torch.cat([value for key, value in states[0].items() if key.endswith((".E.delta", ".F.delta"))])
     assert drawn.numel() == 4 * 8 * 16 and drawn.std().item() == pytest.approx(8**-0.5, rel=0.1)
 
 

@@ -94,8 +94,9 @@ def test_padding_on_the_left(model_class):
         {},
         {"local_window": 0, "sharing": "layerwise", "normalize_before": True},
         {"sharing": "none", "projected_dim": 7},
+        {"local_window": 0, "projection": "none", "projected_dim": None, "projection_init": None},
     ],
-    ids=["local window", "layerwise, pre-norm", "per head"],
+    ids=["local window", "layerwise, pre-norm", "per head", "full attention"],
 )
 @torch.no_grad()
 def test_attention_weights(options):

@@ -16,6 +16,7 @@ from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.model_card import write_card
 from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig
 from fairseq_linformer.models import LinformerRobertaModel
+from fairseq_linformer.modules.projection import learned_projections
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import finetune_classifier, hub
@@ -64,14 +65,15 @@ def test_half_precision(train_checkpoint, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [("--projection", "mean-pool"), ("--sharing", "none", "--projected-dim", "5/8")])
 def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
-    """Checkpoints and exported folders of version 0.2 lack ``window_options``, which are then all off."""
+    """Checkpoints of version 0.2 lack ``window_options``, which are then all off; pools also lack ``windows``."""
     checkpoint = fairseq_commands.load(train_checkpoint(*options))
     new, checkpoint["model"] = checkpoint["model"], {}
     for key, value in new.items():  # pools had a buffer with their name instead
-        if not key.endswith(".window_options"):
+        is_new = key.endswith((".window_options", ".windows") if "mean-pool" in options else ".window_options")
+        if not is_new:
             checkpoint["model"][key] = value
         elif "mean-pool" in options:
-            checkpoint["model"][key.replace("window_options", "mean_pool")] = torch.empty(8, 0)
+            checkpoint["model"][re.sub(r"windows|window_options", "mean_pool", key)] = torch.empty(8, 0)
     (tmp_path / "old").mkdir()
     torch.save(checkpoint, tmp_path / "old" / "checkpoint_last.pt")
     export_checkpoint(tmp_path / "old" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
@@ -114,7 +116,7 @@ def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
     matrices = {key: value for key, value in old.items() if re.search(r"\.[EF]\.weight", key)}
     weights |= {key.replace("encoder.sentence_encoder", "linformer.encoder"): matrices[key] for key in matrices}
     save_file(weights, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ValueError, match="hf was exported before version 0.3; run `fairseq-linformer convert`"):
+    with pytest.raises(ValueError, match="hf was exported by an earlier version; run `fairseq-linformer convert`"):
         AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
     convert(tmp_path / "hf", tmp_path / "back")
     again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
@@ -299,19 +301,16 @@ def test_changes_in_transformers_are_imported(masked_lm_folder, tmp_path):
         torch.testing.assert_close(theirs.model(tokens)[0], model.eval()(tokens).logits, rtol=0, atol=1e-5)
 
 
-FROZEN, LEARNED = {"weight": False}, {"delta": True, "start": False, "scale": False}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "before, changed, parameters",
+    "before, changed, scale",
     [
-        (["--projection-lr-scale", "0.25"], {"freeze_projections": True, "projection_lr_scale": None}, FROZEN),
-        (["--projection-lr-scale", "0.25"], {"projection_lr_scale": 1.0}, LEARNED),
-        (["--freeze-projections"], {"freeze_projections": False, "projection_lr_scale": 0.25}, LEARNED),
+        (["--projection-lr-scale", "0.25"], {"freeze_projections": True, "projection_lr_scale": None}, 1),
+        (["--projection-lr-scale", "0.25"], {"projection_lr_scale": 0.5}, 0.5),
+        (["--freeze-projections"], {"freeze_projections": False, "projection_lr_scale": 0.25}, 0.25),
     ],
 )
-def test_learning_rate_of_E_can_be_changed(before, changed, parameters, train_checkpoint, tmp_path):
+def test_learning_rate_of_E_can_be_changed(before, changed, scale, train_checkpoint, tmp_path):
     """Changing the learning rate of a loaded E, or freezing it, keeps E."""
     source = train_checkpoint(*before, "--projection-init", "average")
     export_checkpoint(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
@@ -320,21 +319,9 @@ def test_learning_rate_of_E_can_be_changed(before, changed, parameters, train_ch
     config = LinformerPreTrainedConfig.from_pretrained(tmp_path / "hf", **changed)
     for options in (changed, {"config": config}):
         model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf", **options).eval()
-        E = {
-            name.rpartition(".")[2]: tensor.requires_grad
-            for name, tensor in model.state_dict(keep_vars=True).items()
-            if "layers.0.self_attn.E." in name
-        }
-        assert all(E[name] is grad for name, grad in parameters.items()) and ("scale" in E) == ("scale" in parameters)
-        scales = [float(b) for name, b in model.named_buffers() if name.endswith(".scale")]
-        assert scales == [changed["projection_lr_scale"]] * len(scales)
+        is_frozen = changed["projection_lr_scale"] is None
+        for E in learned_projections(model):
+            assert (float(E.scale), E.delta.requires_grad) == (scale, not is_frozen) and torch.equal(E(), E.start)
         with torch.no_grad():
             torch.testing.assert_close(model(tokens).logits, unchanged(tokens).logits, rtol=0, atol=1e-5)
     assert config.freeze_projections == changed.get("freeze_projections", False)  # the arguments are not modified
-
-
-def test_rebuilt_model_stays_in_eval_mode(masked_lm_folder):
-    """Other options of E and F rebuild the model."""
-    model = AutoModelForMaskedLM.from_pretrained(masked_lm_folder, freeze_projections=True)
-    E = model.base_model.encoder.layers[0].self_attn.E
-    assert not E.weight.requires_grad and not any(module.training for module in model.modules())

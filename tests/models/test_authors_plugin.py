@@ -58,7 +58,7 @@ def test_features_equal_the_authors(checkpoint, tmp_path):
     model = model_of(path)
     assert_equal_features(model, theirs.extract_features(path, batches(), tmp_path))
     assert isinstance(model, LinformerRobertaModel) and model.args.sharing == mode.split(",")[0]
-    assert {p.layout for p in model.modules() if isinstance(p, LinearProjection)} == {None}
+    assert {p.layout.windows for p in model.modules() if isinstance(p, LinearProjection)} == {None}
     # A new model of its options has no windows either: finetuned from scratch it is the same but for what was learned.
     assert "++model.projection_init='normal'" in (
         overrides := open_initial_checkpoint(identify(path), tmp_path / "runs").overrides
@@ -98,7 +98,7 @@ def test_authors_checkpoint_in_training_validation_finetuning_and_hub(
     assert not authors_plugin.is_authors_state_dict(saved["model"]) and saved["cfg"]["model"]["compressed"] is None
     assert saved["cfg"]["model"]["sharing"] == mode.split(",")[0]
     again = model_of(tmp_path / "more" / "checkpoint_last.pt")
-    assert {p.layout for p in again.modules() if isinstance(p, LinearProjection)} == {None}
+    assert {p.layout.windows for p in again.modules() if isinstance(p, LinearProjection)} == {None}
 
     finetune(class_data, tmp_path / "task", "--finetune-from-model", path, *SIZES, *MODES[mode])
     assert load(tmp_path / "task")["cfg"]["model"]["sharing"] == mode.split(",")[0]

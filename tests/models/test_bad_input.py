@@ -39,7 +39,7 @@ def test_rejected_options(options):
 
 
 MISMATCHES = {  # options of the checkpoint, options of the model, and the difference
-    "k": ({}, dict(projected_dim=4), "projected_dim 6, this model has 4; they must be equal, or pass --resize"),
+    "k": ({}, dict(projected_dim=4), "projected_dim 6, this model has 4; they must be equal"),
     "k of heads": (dict(sharing="none", projected_dim="6/4"), dict(sharing="none"), "projected_dim 6/4x2"),
     "n": ({}, dict(max_positions=20), "max_positions 16, this model has 20"),
     "kind": (dict(projection="mean-pool"), dict(projection="max-pool"), "mean-pool, this model has max-pool"),
@@ -63,7 +63,6 @@ def test_a_checkpoint_with_other_options_is_rejected(name):
 def test_other_options_may_differ():
     options = {**vars(build().args), "_name": "linformer_roberta_base", "dropout": 0.3, "projection_init": "normal"}
     build(freeze_projections=True).check_options(options)
-    build(local_window=3, max_positions=20, resize_checkpoint=True).check_options(options)
     build(encoder_layers=4, encoder_layers_to_keep="0,2").check_options({**options, "encoder_layers": 4})
 
 

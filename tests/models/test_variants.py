@@ -77,6 +77,23 @@ def test_flags_and_yaml_train_the_same_model(mlm_data, class_data, tmp_path, var
     finetune(class_data, tmp_path / "task", *TINY, *flags.split(), *start, updates=1)
 
 
+@pytest.mark.slow
+def test_full_attention_by_flags_and_yaml(mlm_data, class_data, tmp_path):
+    shape = ["--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "32", "--encoder-attention-heads", "2"]
+    model = ["--arch", "linformer_roberta_tiny", *shape, "--projection", "none"]
+    by_flags = train(mlm_data, tmp_path / "flags", *NO_DROPOUT, *ADAM, model=model, updates=2)
+    overrides = ["+model.projection=none", "model.projected_dim=null", "model.sharing=null"]
+    assert by_flags == hydra_train(mlm_data, tmp_path / "yaml", *YAML, *overrides) and len(by_flags) == 2
+    saved = load(tmp_path / "flags")["cfg"]["model"]
+    assert saved == load(tmp_path / "yaml")["cfg"]["model"]
+    assert (saved["projection"], saved["sharing"], saved["projected_dim"]) == ("none", None, None)
+    assert len(train(mlm_data, tmp_path / "flags", "--dropout", "0", model=model, updates=3)) == 1
+    start = ["--finetune-from-model", tmp_path / "flags" / "checkpoint_last.pt"]
+    finetune(class_data, tmp_path / "task", *model, *start, updates=1)
+    with pytest.raises(ValueError, match="local_window must be unset with projection 'none'"):
+        train(mlm_data, tmp_path / "no", "--local-window", "4", model=model)
+
+
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("k", [6, "6/4"])
 def test_all_state_dict_entries_can_be_averaged(projection, k):

@@ -60,13 +60,12 @@ def make(
     if init == "random":
         for module in [*E.modules(), *(F.modules() if F else ())]:
             if isinstance(module, LearnedProjection):
-                torch.nn.init.normal_(module.parameter, std=0.5)
-                if not module.is_plain:
-                    torch.nn.init.normal_(module.start, std=0.5)
+                torch.nn.init.normal_(module.delta, std=0.5)
+                torch.nn.init.normal_(module.start, std=0.5)
     for module in [*E.modules(), *(F.modules() if F else ())]:
         if isinstance(module, Projection):
             module.window_options *= torch.tensor(loaded)
-            module.read_options()
+            module.finish_loading()
     return attention, E, F or E
 
 

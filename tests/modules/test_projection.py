@@ -12,7 +12,7 @@ from fairseq_linformer.modules import LinearProjection, MaxPool, MeanPool
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.linear import initial_matrix
 from fairseq_linformer.modules.rate import default_lr_scale
-from fairseq_linformer.modules.windows import Windows
+from fairseq_linformer.modules.windows import NO_WINDOWS, Layout, Windows
 
 
 def test_columns_and_heads():
@@ -33,7 +33,7 @@ def trained(**options):
     """A projection that has gone some way from where it started."""
     E = LinearProjection(6, 3, **options)
     with torch.no_grad():
-        E.parameter.add_(torch.randn(3, 6))
+        E.delta.add_(torch.randn(3, 6))
     return E
 
 
@@ -61,22 +61,22 @@ def test_a_frozen_projection_loads_a_learned_one_and_the_other_way_round():
 
 def test_a_plain_matrix_loads_as_itself_and_all_its_rows_are_attended_to():
     E = LinearProjection(6, 3, lr_scale=0.0625)
-    assert E.layout == Windows(3, 6, 0, 1) and E.num_reached(2) == 2
+    assert E.layout.windows == Windows(3, 6, 0, 1) and E.num_reached(2) == 2
     matrix = torch.randn(3, 6)
-    E.load_state_dict({"weight": matrix})
+    E.load_state_dict({"weight": matrix, "windows": torch.tensor(NO_WINDOWS)})
     assert torch.equal(E(), matrix)
-    assert E.layout is None and E.num_reached(2) == 3 and not (E.fills or E.proportional)
+    assert E.layout == Layout(None, False, False, False) and E.num_reached(2) == 3
     # And that is remembered.
     again = LinearProjection(6, 3)
     again.load_state_dict(E.state_dict())
-    assert again.layout is None and not again.fills
+    assert again.layout == E.layout
 
 
 @pytest.mark.parametrize("init, std", [("normal", 0.02), ("jl", 50**-0.5), ("xavier", (1 / (50 + 400)) ** 0.5)])
 def test_starts(init, std):
     matrix = initial_matrix(init, 50, 400)
     assert matrix.std().item() == pytest.approx(std, rel=0.05) and abs(matrix.mean()) < std / 20
-    assert LinearProjection(400, 50, init=init).layout is None
+    assert LinearProjection(400, 50, init=init).layout.windows is None
 
 
 def test_pools_by_hand():
@@ -101,14 +101,14 @@ def test_the_norm_of_a_projected_sentence_does_not_depend_on_its_length(kind, in
     sharing = "headwise" if init in ("staggered", "graded") else "key-value"  # windows of keys overlap
     E = build_projection(LinformerConfig(10, 512, 256, sharing, kind, init, **shape), layer=1)
     one = torch.randn(1, 1, 256)
-    x = torch.randn(1, 512, 256) if E.layout is None else one.expand(1, 512, 256)
+    x = torch.randn(1, 512, 256) if E.layout.windows is None else one.expand(1, 512, 256)
     padding = torch.arange(512).unsqueeze(0)
     for n in (1, 2, 7, 100, 511, 512):
         norms = [reduce(E, x[:, :n]).norm(dim=-1)]
         norms.append(reduce(E, x * (padding < n).unsqueeze(-1), padding >= n)[:, : E.num_reached(n)].norm(dim=-1))
         expected = reduce(E, x).norm(dim=-1)
         for norm in norms:
-            if E.layout is None:
+            if E.layout.windows is None:
                 assert norm.norm().item() == pytest.approx(expected.norm().item(), rel=0.25)
             else:
                 torch.testing.assert_close(norm, expected[:, : norm.size(1)], rtol=1e-4, atol=0)
@@ -118,14 +118,14 @@ def test_the_norm_of_a_projected_sentence_does_not_depend_on_its_length(kind, in
 def test_a_checkpoint_of_version_02_keeps_its_windows(kind):
     """It has no ``window_options``: no separate first position, missing tokens are zero, sizes are not counted."""
     E = build_projection(LinformerConfig(10, 6, 3, projection=kind, layers=1, attention_heads=2, embed_dim=4))
-    assert E.layout.singletons and E.fills and E.proportional
-    old = {key: value for key, value in E.state_dict().items() if key != "window_options"}
+    assert E.layout == Layout(Windows(3, 6, 0, 1), True, E.layout.overlaps, True)
+    old = {key: value for key, value in E.state_dict().items() if not key.startswith("window")}
     if kind != "linear":
         old[kind.replace("-", "_")] = torch.empty(3, 0)
     else:
         old = {"weight": Windows(3, 6).average(), "windows": torch.tensor(0.0)}
     E.load_state_dict(old)
-    assert E.layout == Windows(3, 6) and not (E.fills or E.proportional)
+    assert E.layout == Layout(Windows(3, 6), False, False, False)
     assert E.window_options.tolist() == [0, 0, 0]
     x = torch.tensor([[1.0, 3.0, 5.0]]).unsqueeze(-1).expand(1, 3, 4)
     partly = {"linear": 2.5, "conv": 2.5, "mean-pool": 5, "max-pool": 5}[kind]
@@ -134,7 +134,7 @@ def test_a_checkpoint_of_version_02_keeps_its_windows(kind):
     # And what it is loaded into again has them too.
     again = build_projection(LinformerConfig(10, 6, 3, projection=kind, layers=1, attention_heads=2, embed_dim=4))
     again.load_state_dict(E.state_dict())
-    assert again.layout == Windows(3, 6) and not again.proportional
+    assert again.layout == E.layout
 
 
 def test_forward_reads_no_tensor():
@@ -201,16 +201,16 @@ def moved_share(dtype, master):
     """Share of the nonzero entries of E whose parameter 40 updates of Adam move at a learning rate of 2e-4, with a
     master copy in single precision, or without one, as in fairseq's memory-efficient training."""
     E = LinearProjection(64, 32, lr_scale=1 / 4).to(dtype)
-    parameter = torch.nn.Parameter(E.parameter.detach().float()) if master else E.parameter
+    parameter = torch.nn.Parameter(E.delta.detach().float()) if master else E.delta
     optimizer = FairseqAdam([parameter], lr=2e-4)
-    before, generator = E.parameter.detach().clone(), torch.Generator().manual_seed(0)
+    before, generator = E.delta.detach().clone(), torch.Generator().manual_seed(0)
     for _ in range(40):
-        gradient = torch.randn(E.parameter.shape, generator=generator)
+        gradient = torch.randn(E.delta.shape, generator=generator)
         parameter.grad = gradient.to(parameter.dtype)
         optimizer.step()
         with torch.no_grad():
-            E.parameter.copy_(parameter)
-    return (E.parameter != before)[E.start != 0].double().mean().item()
+            E.delta.copy_(parameter)
+    return (E.delta != before)[E.start != 0].double().mean().item()
 
 
 @pytest.mark.parametrize(
@@ -219,6 +219,14 @@ def moved_share(dtype, master):
 def test_small_steps_are_kept_in_every_precision(dtype, master):
     """Averages of 0.5 would absorb them: without a master copy, 0.52 (fp16) and 0.00 (bf16) of the entries moved."""
     assert moved_share(dtype, master) > 0.99
+
+
+def test_the_authors_matrix_is_all_delta():
+    """At the full rate and without windows; weight decay pulls it to zero, as in their code."""
+    E = LinearProjection(6, 3, init="normal")
+    assert E.start.eq(0).all() and E.scale == 1 and torch.equal(E(), E.delta)
+    slow = LinearProjection(6, 3, init="normal", lr_scale=0.25)
+    assert slow.delta.eq(0).all() and torch.equal(slow(), slow.start)
 
 
 def test_weight_decay_pulls_towards_the_start():

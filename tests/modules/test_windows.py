@@ -11,7 +11,7 @@ from fairseq_linformer.config import SHARING, LinformerConfig
 from fairseq_linformer.modules import LinearProjection
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.reference import windows
-from fairseq_linformer.modules.windows import Windows, round_singletons
+from fairseq_linformer.modules.windows import Layout, Windows, round_singletons
 
 
 def test_window_averages_by_hand():
@@ -85,16 +85,17 @@ def test_staggered(sharing):
     """In every second layer the windows are shifted by half a window; those of keys overlap where values have F."""
     config = LinformerConfig(10, 16, 4, sharing, projection_init="staggered", layers=2, attention_heads=2, embed_dim=8)
     for layer, offset in enumerate((0, 2)):
-        layout = Windows(4, 16, offset, 1)
+        held = Windows(4, 16, offset, 1)
         for which in "EF":
             E = build_projection(config, layer, which)
             overlaps = which == "E" and sharing != "key-value"
-            start = layout.triangle().float() if overlaps else layout.average()
-            assert (E.layout, E.overlaps) == (layout, overlaps) and torch.equal(E(), start.expand_as(E()))
+            start = held.triangle().float() if overlaps else held.average()
+            assert E.layout == Layout(held, fills=True, overlaps=overlaps, proportional=True)
+            assert torch.equal(E(), start.expand_as(E()))
         E = build_projection(config, layer)
         again = build_projection(replace(config, projection_init="average"), layer)
         again.load_state_dict(E.state_dict())
-        assert (again.layout, again.overlaps) == (layout, E.overlaps)
+        assert again.layout == E.layout
 
 
 @pytest.mark.parametrize("sharing", SHARING)
@@ -103,12 +104,13 @@ def test_graded(sharing):
     config = LinformerConfig(10, 20, 6, sharing, projection_init="graded", layers=2, attention_heads=2, embed_dim=8)
     for layer, offset in enumerate((0, 0 if sharing == "layerwise" else 2)):
         E = build_projection(config, layer)
-        assert E.layout == Windows(6, 20, offset, 3) and E.layout.edges()[:4].tolist() == [0, 1, 2, 3]
+        assert E.layout.windows == Windows(6, 20, offset, 3)
+        assert E.layout.windows.edges()[:4].tolist() == [0, 1, 2, 3]
         x = torch.randn(2, 3, 8)
         assert torch.equal(E.reduce(x, E(), None, E.row_scale(x, None)), x)
         loaded = build_projection(replace(config, projection_init=None), layer)
         loaded.load_state_dict(E.state_dict())
-        assert (loaded.layout, loaded.overlaps) == (E.layout, E.overlaps)
+        assert loaded.layout == E.layout
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 512, 514, 1000, 8232])

@@ -96,7 +96,7 @@ def test_no_local_window_reaches_a_value(k, local_window):
     with torch.no_grad():
         for layer in model.encoder.layers:
             for projection in (layer.self_attn.E, layer.self_attn.F):
-                projection.set_(torch.zeros_like(projection.parameter))
+                projection.set_(torch.zeros_like(projection.delta))
     answers, others = (model(x, TASK.queries) for x in (tokens, changed))
     assert answers.allclose(others, atol=1e-6)
 
