@@ -109,6 +109,20 @@ def test_other_columns_of_parquet_are_not_read(kind, tmp_path):
     assert read_by_each_command(tmp_path / "rows.parquet") == READ
 
 
+def test_a_damaged_other_column_does_not_matter(tmp_path):
+    path = tmp_path / "rows.parquet"
+    columns = {name: [record[name] for record in RECORDS] for name in ("text", "label")}
+    pyarrow.parquet.write_table(pyarrow.table({"other": ["x" * 100] * 3, **columns}), path, use_dictionary=False)
+    chunk = pyarrow.parquet.ParquetFile(path).metadata.row_group(0).column(0)
+    content, start = bytearray(path.read_bytes()), chunk.data_page_offset
+    content[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    path.write_bytes(content)
+    assert read_by_each_command(path) == READ
+    columns, records = open_table(path)
+    with pytest.raises(ValueError, match="rows.parquet is truncated or damaged: "):
+        list(records(columns))
+
+
 @pytest.mark.parametrize(
     "label, expected",
     [
