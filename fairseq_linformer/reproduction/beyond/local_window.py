@@ -94,17 +94,17 @@ def cost_row(row: Row, phase: str) -> Row:
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows = join(result for result in results if result.part == QUALITY)
     roberta, *runs = compared_runs(SCALES[results[0].scale if results else "cpu"], seed=1)
-    control, *models = (run for run in runs if run.model.local_window == WIDEST)
-    quarters = [run for run in models if 4 * (run.model.k or 0) == run.model.n]
+    windowed = [run for run in runs if run.model.local_window == WIDEST]  # k = 1 first
+    quarters = [run for run in windowed if 4 * (run.model.k or 0) == run.model.n]
     compare = partial(verdict, rows, robertas=[roberta], precondition=check_one_learned)
     par = "At equal updates, k = n / 4 with a local window of 16 is near the Transformer."
     near = [at_most(rows, quarter, roberta, factor=MAX_RATIO) for quarter in quarters]
     helps = "At equal updates, next to a local window, E and F still lower the perplexity."
-    lower = [at_most(rows, model, control) for model in models]
+    lower = [at_most(rows, run, windowed[0]) for run in windowed[1:]]
     cost = "A local window of 16 adds little time and memory, and keeps both linear in n."
     return [
         compare("par", par, quarters, lambda budget: near),
-        compare("E and F", helps, [control, *models], lambda budget: lower),
+        compare("E and F", helps, windowed, lambda budget: lower),
         Verdict("cost", cost, cost_checks(join(results))),
     ]
 
@@ -142,7 +142,7 @@ def chart(results: Sequence[Result]) -> list[Panel]:
     rows = join(result for result in results if result.part == QUALITY)
     roberta, *runs = compared_runs(SCALES[results[0].scale], seed=1)
     lines = {}
-    for window in LOCAL_WINDOWS if rows else ():
+    for window in dict.fromkeys(run.model.local_window for run in runs) if rows else ():
         ratios = {run.model.k or 0: log_ratios(rows, run, roberta) for run in runs if run.model.local_window == window}
         lines[f"W = {window}"] = [[(k, 2**ratio) for k, ratio in zip(ratios, seed)] for seed in zip(*ratios.values())]
     panel = Panel("quality", "k", "perplexity / RoBERTa's", lines, {"RoBERTa": 1.0}, log_x=True, log_y=True)
