@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON, TokenizerFiles
 from ..files import new_folder
-from ..huggingface import LinformerPreTrainedConfig
+from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.distillation import NEW_LM_HEAD
 from ..models.options import ARCHITECTURES
@@ -22,6 +22,7 @@ from ..models.state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, choose_head, 
 from .exported_folder import choose_class, upgrade_weights
 from .files import (
     MODULES_FOLDER,
+    Files,
     find_companions,
     find_labels,
     get_architecture,
@@ -89,14 +90,7 @@ def export_checkpoint(
     elif dictionary is not None or tokenizer_files is not None:
         unused = "--dictionary" if tokenizer_files is None else "--tokenizer"
         raise ValueError(f"{unused} has no effect with --no-tokenizer")
-    modules = read_files(Path(checkpoint).parent / MODULES_FOLDER)
-    if pooling:
-        modules = set_pooling(modules, pooling, config.embed_dim)
-    elif name is not None:
-        modules = {}
-    if modules:
-        modules[ENCODER] = set_length(modules.get(ENCODER, b"{}"), config.max_positions)
-
+    modules = _find_modules(checkpoint, config, pooling)
     with new_folder(out) as folder:
         config.save_pretrained(folder)
         save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
@@ -105,9 +99,18 @@ def export_checkpoint(
             for file, path in files.items():  # a fast tokenizer does not save what fairseq reads
                 if file != TOKENIZER_JSON:
                     shutil.copyfile(path, folder / file)
-        if modules:
-            write_modules(folder, modules)
-        write_card(folder, config, vectors=describe_modules(modules) if modules else None, license=license)
+        write_modules(folder, modules)
+        write_card(folder, config, vectors=describe_modules(modules), license=license)
+
+
+def _find_modules(checkpoint, config: LinformerPreTrainedConfig, pooling: str | None) -> Files:
+    """The encoder's modules of ``sentence-transformers``, or those of ``pooling``; a classifier has none by itself."""
+    modules = read_files(Path(checkpoint).parent / MODULES_FOLDER)
+    if pooling:
+        modules = set_pooling(modules, pooling, config.embed_dim)
+    elif not modules or config.architectures == [LinformerForSequenceClassification.__name__]:
+        return {}
+    return {**modules, ENCODER: set_length(modules.get(ENCODER, b"{}"), config.max_positions)}
 
 
 def _build_config(data: dict[str, Any], path, head: str | None, labels) -> LinformerPreTrainedConfig:

@@ -75,15 +75,21 @@ def read_vocabulary(name: str, vocab_size: int, lower_case: bool = False) -> tup
     if lower_case:
         normalizers = [{"type": "Lowercase"}, *filter(None, [settings.get("normalizer")])]
         settings["normalizer"] = {"type": "Sequence", "normalizers": normalizers}
-    special = [getattr(tokenizer, f"{kind}_token") for kind in ("cls", "pad", "sep", "unk", "mask")]
-    if None in special or len(set(special)) < len(special):
-        raise ValueError(f"{label} must have five different tokens for cls, pad, sep, unk and mask")
-    encoded = tokenizer("a")["input_ids"]
-    if (encoded[0], encoded[-1]) != (tokenizer.cls_token_id, tokenizer.sep_token_id):
-        raise ValueError(f"{label} must add {special[0]} before and {special[2]} after a text, as fairseq does")
+    special = _find_special(tokenizer, label)
     tokens = order_tokens(ids, label, special)
     entries = tokens[FIRST_ID:-1]
     return torch.tensor([ids[token] for token in tokens]), {
         DICTIONARY: "".join(f"{entry} 1\n" for entry in entries).encode(),
         TOKENIZER_JSON: rewrite(settings, tokens, [*SYMBOLS[:FIRST_ID], *entries, SYMBOLS[-1]]),
     }
+
+
+def _find_special(tokenizer: Any, label: str) -> list[str]:
+    """The tokens for fairseq's symbols."""
+    special = [getattr(tokenizer, f"{kind}_token") for kind in ("cls", "pad", "sep", "unk", "mask")]
+    if None in special or len(set(special)) < len(special):
+        raise ValueError(f"{label} must have five different tokens for cls, pad, sep, unk and mask")
+    encoded = tokenizer("a")["input_ids"]
+    if (encoded[0], encoded[-1]) != (tokenizer.cls_token_id, tokenizer.sep_token_id):
+        raise ValueError(f"{label} must add {special[0]} before and {special[2]} after a text, as fairseq does")
+    return special

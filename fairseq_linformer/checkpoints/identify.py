@@ -71,14 +71,19 @@ def identify(checkpoint) -> ModelPath:
             raise ValueError(f"{checkpoint} is not a folder, nor a name on the hub")
         return ModelPath(Kind.TRANSFORMERS, str(checkpoint))
     if not (folder / "config.json").is_file():
-        runs, hint = sorted(path.parent for path in folder.glob(f"*/checkpoints/{LAST}")), ""
-        if runs:
-            hint = f"; choose one of its runs, such as {runs[0]}"
-        elif any(folder.glob(DICTIONARY)) or any(folder.glob(f"*/{DICTIONARY}")):
-            hint = "; it is prepared data"
-        raise ValueError(f"{checkpoint} has neither a checkpoint nor a model of transformers, with config.json{hint}")
+        raise ValueError(
+            f"{checkpoint} has neither a checkpoint nor a model of transformers, with config.json{_find_hint(folder)}"
+        )
     is_graph = find_graph(folder) is not None and not any(folder.glob("*.safetensors*"))
     return ModelPath(Kind.ONNX if is_graph else Kind.TRANSFORMERS, str(checkpoint))
+
+
+def _find_hint(folder: Path) -> str:
+    """What a folder without a model is, if it is known."""
+    if runs := sorted(path.parent for path in folder.glob(f"*/checkpoints/{LAST}")):
+        return f"; choose one of its runs, such as {runs[0]}"
+    is_data = any(folder.glob(DICTIONARY)) or any(folder.glob(f"*/{DICTIONARY}"))
+    return "; it is prepared data" if is_data else ""
 
 
 def find_graph(folder: Path) -> Path | None:

@@ -127,18 +127,7 @@ def write_card(
         result="features.shape" if pooling else _format_result(config, _labels(config, task)),
         auto_class=auto_class,
         task=task,
-        rows=[
-            (_escape(name), _escape(value))
-            for name, value in [
-                *_list_sizes(config),
-                ("tokenizer", tokenizer),
-                ("weights of the graph", graph and _format_weights(graph)),
-                ("pooling", vectors),
-                *_list_results(config, task),
-                ("fairseq-linformer", __version__),
-            ]
-            if value not in (None, "")
-        ],
+        rows=[tuple(map(_escape, row)) for row in _list_rows(config, task, graph, tokenizer, vectors)],
         origin=_escape(imported.get("hub") or imported.get("name", "")),
         sha256=_escape(imported.get("sha256")),
     )
@@ -160,13 +149,12 @@ def _describe(
         for split, name, score, _ in _list_scores(config, task)
     ]
     data = sorted({result.dataset_type for result in results if "/" in result.dataset_type})
-    is_english = bool(data)  # all of TASKS are
     relation = "quantized" if graph and graph["int8"] else "finetune"
     return ModelCardData(
         library_name="onnx" if graph else "sentence-transformers" if vectors else "transformers",
         pipeline_tag="sentence-similarity" if vectors and not graph else task,
         tags=["linformer", "fairseq"],
-        language=imported.get("language") or ("en" if is_english else None),
+        language=imported.get("language") or ("en" if data else None),  # as all of TASKS are
         license=license or imported.get("license"),
         base_model=imported.get("hub"),
         base_model_relation=relation if imported.get("hub") else None,
@@ -176,23 +164,24 @@ def _describe(
     )
 
 
-def _list_sizes(config: LinformerPreTrainedConfig) -> list[tuple[str, Any]]:
-    return [
+def _list_rows(
+    config: LinformerPreTrainedConfig, task: str, graph: Graph | None, tokenizer: str | None, vectors: str | None
+) -> list[tuple[str, Any]]:
+    """The rows of the table: name and value; rows without a value are left out."""
+    distilled, finetuned = ((config.fairseq or {}).get(name) or {} for name in ("distilled", "finetuned"))
+    labels, variance = _labels(config, task), distilled.get("variance_after")
+    weights = graph and ("int8, fp32 in norms and classification head" if graph["int8"] else "fp32")
+    rows = [
         ("n, the longest input", config.max_positions),
         ("k, the projected dimension", config.projected_dim),
         ("sharing of E and F", config.sharing),
         ("local window", config.local_window),
         ("layers, width, heads", f"{config.layers}, {config.embed_dim}, {config.attention_heads}"),
         ("dictionary", f"{config.vocab_size:,} entries"),
-    ]
-
-
-def _list_results(config: LinformerPreTrainedConfig, task: str) -> list[tuple[str, Any]]:
-    """Head, explained variance of the distillation, and scores of finetuning."""
-    distilled, finetuned = ((config.fairseq or {}).get(name) or {} for name in ("distilled", "finetuned"))
-    labels, variance = _labels(config, task), distilled.get("variance_after")
-    return [
+        ("tokenizer", tokenizer),
+        ("weights of the graph", weights),
         ("classification head", labels and f"{config.classification_head_name}: {', '.join(labels)}"),
+        ("pooling", vectors),
         ("explained variance of the Transformer's last layer", variance and f"{variance[-1]:.3f}"),
         *(
             (f"{_name_data(finetuned['task'])} {split}, {name}", _format_score(score, num_rows))
@@ -200,7 +189,9 @@ def _list_results(config: LinformerPreTrainedConfig, task: str) -> list[tuple[st
         ),
         ("data of finetuning", finetuned.get("data")),
         ("commit of the code", finetuned.get("commit")),
+        ("fairseq-linformer", __version__),
     ]
+    return [(name, value) for name, value in rows if value not in (None, "", [])]
 
 
 def _list_scores(config: LinformerPreTrainedConfig, task: str) -> list[tuple[str, str, Any, int]]:
@@ -234,10 +225,6 @@ def _name_data(name: str) -> str:
 def _labels(config: LinformerPreTrainedConfig, task: str) -> list[str]:
     """The classes of a classifier; empty for another model."""
     return [config.id2label[i] for i in range(config.num_labels)] if task == "text-classification" else []
-
-
-def _format_weights(graph: Graph) -> str:
-    return "int8, fp32 in norms and classification head" if graph["int8"] else "fp32"
 
 
 def _format_score(score: dict[str, Any], num_rows: int) -> str:

@@ -99,7 +99,7 @@ def set_pooling(files: Files, mode: str, width: int) -> Files:
 
 
 def find_pooling(files: Files) -> Pooling | None:
-    """The pooling, and normalization, that are all of the modules; None if there are others."""
+    """The pooling, and normalization, that are all of the modules; None if there are others, or none."""
     modules = {kind: path for kind, path in _list_modules(_read(files, MODULES)) if kind != "Dropout"}
     if [*modules] not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         return None

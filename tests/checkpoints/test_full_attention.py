@@ -4,11 +4,11 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from transformers import AutoModelForMaskedLM
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.files import read_checkpoint
-from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
