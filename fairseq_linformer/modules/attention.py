@@ -18,16 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
+from .fused_attention import align_mask, attention_dtype, masked_score
 from .linear import AnyProjection, LinearProjection
-from .local_window import (
-    Neighbors,
-    align_mask,
-    attend_locally,
-    attend_locally_at,
-    attention_dtype,
-    find_neighbors,
-    masked_score,
-)
+from .local_window import Neighbors, attend_locally, attend_locally_at, find_neighbors
 from .order import Order, cheapest_order, exported_order
 
 LinearFactory = Callable[[int, int], nn.Linear]
