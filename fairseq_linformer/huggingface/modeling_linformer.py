@@ -178,6 +178,10 @@ class LinformerModel(LinformerPreTrainedModel):
             counted from the beginning of the sentence (without projection the n positions). With a local window it is
             k' + 2 w + 1, the last 2 w + 1 of which are the exact keys from w positions before to w after the query.
         """
+        if torch.jit.is_tracing():
+            raise RuntimeError(
+                "torch.jit.trace would keep the length and padding of its example; use torch.export.export"
+            )
         wants_weights = self.config.output_attentions if output_attentions is None else output_attentions
         wants_hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         padding = find_padding(self.config, input_ids, attention_mask, inputs_embeds)

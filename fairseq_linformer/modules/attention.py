@@ -18,16 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
+from .fused_attention import align_mask, attention_dtype, masked_score
 from .linear import AnyProjection, LinearProjection
-from .local_window import (
-    Neighbors,
-    align_mask,
-    attend_locally,
-    attend_locally_at,
-    attention_dtype,
-    find_neighbors,
-    masked_score,
-)
+from .local_window import Neighbors, attend_locally, attend_locally_at, find_neighbors
 from .order import Order, cheapest_order, exported_order
 
 LinearFactory = Callable[[int, int], nn.Linear]
@@ -221,8 +214,9 @@ class LinearMultiheadAttention(nn.Module):
             keys = self.k_proj(reduced)
             values = self.v_proj(reduced if reduce_values is None else reduce_values(x))
         else:
-            keys = reduce_keys(linear_without_bias(self.k_proj, x)) + self.k_proj.bias
-            values = (reduce_values or reduce_keys)(linear_without_bias(self.v_proj, x)) + self.v_proj.bias
+            (keys, key_bias), (values, value_bias) = split_biases(x, self.k_proj, self.v_proj)
+            keys = reduce_keys(keys - key_bias) + key_bias
+            values = (reduce_values or reduce_keys)(values - value_bias) + value_bias
         return self._split_heads(keys), self._split_heads(values)
 
     def _attend(
@@ -248,13 +242,11 @@ class LinearMultiheadAttention(nn.Module):
         masks: Masks,
     ) -> tuple[Tensor, Tensor | None]:
         """Like ``_attend``, with the exact keys and values in reach."""
-        keys, values = linear_without_bias(self.k_proj, x), linear_without_bias(self.v_proj, x)  # (B, n, d)
-        projected_keys, projected_values = reduce_keys(keys), reduce_values(values) + self.v_proj.bias
-        if torch.is_grad_enabled():
-            # The key bias cancels in the softmax. Adding b - b gives it a gradient, zero, as in every order.
-            projected_keys = projected_keys + (self.k_proj.bias - self.k_proj.bias)
-        projected = self._split_heads(projected_keys), self._split_heads(projected_values)
-        exact = self._split_heads(keys), self._split_heads(values + self.v_proj.bias)
+        (keys, key_bias), (values, value_bias) = split_biases(x, self.k_proj, self.v_proj)
+        keys = keys - key_bias  # which cancels in the softmax
+        projected = reduce_keys(keys), reduce_values(values - value_bias) + value_bias
+        projected = self._split_heads(projected[0]), self._split_heads(projected[1])
+        exact = self._split_heads(keys), self._split_heads(values)
         assert masks.bias is not None
         if masks.neighbors is not None:
             return attend_locally(q, projected, exact, masks.bias, masks.neighbors, self._dropout), None
@@ -268,17 +260,15 @@ class LinearMultiheadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Like ``_attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V); E and F are the (k', n)
         parts of the matrices that the input reaches."""
-        keys = self._split_heads(linear_without_bias(self.k_proj, x))  # (B, H, n, d_h)
-        values = self._split_heads(linear_without_bias(self.v_proj, x))
+        (keys, key_bias), (values, value_bias) = split_biases(x, self.k_proj, self.v_proj)
+        keys = self._split_heads(keys - key_bias)  # (B, H, n, d_h); the bias cancels in the softmax
+        values = self._split_heads(values - value_bias)
         q = self._scaled(q)
-        # The key bias shifts all k scores of a query alike and cancels in the softmax. It is added so that it has a
-        # gradient (zero) in every order.
-        key_bias = (q * self._head_bias(self.k_proj)).sum(-1, keepdim=True)
         scores = _scale_columns((q @ keys.transpose(-2, -1)) @ E.transpose(-2, -1), masks.E_scale)  # (B, H, m, k')
-        weights = self._softmax(scores + key_bias, masks.bias)
+        weights = self._softmax(scores, masks.bias)
         dropped = dropout(weights, self._dropout)
         # After dropout the weights no longer sum to one.
-        value_bias = dropped.sum(-1, keepdim=True) * self._head_bias(self.v_proj)
+        value_bias = dropped.sum(-1, keepdim=True) * value_bias.view(self.num_heads, 1, self.head_dim)
         return (_scale_columns(dropped, masks.F_scale) @ F_) @ values + value_bias, weights
 
     def _scaled(self, q: Tensor) -> Tensor:
@@ -292,10 +282,6 @@ class LinearMultiheadAttention(nn.Module):
         """(B, length, d) -> (B, H, length, d_h)"""
         heads: Tensor = x.unflatten(-1, (self.num_heads, self.head_dim))
         return heads.transpose(1, 2)
-
-    def _head_bias(self, linear: nn.Linear) -> Tensor:
-        """Bias of a linear layer as (H, 1, d_h)."""
-        return linear.bias.view(self.num_heads, 1, self.head_dim)
 
 
 def _scale_columns(scores: Tensor, scale: Tensor | None) -> Tensor:
@@ -311,12 +297,16 @@ def _query_dtype(x: Tensor) -> torch.dtype:
     return x.dtype
 
 
-def linear_without_bias(linear: nn.Linear, x: Tensor) -> Tensor:
-    """``x W^T``: a linear layer without its bias."""
-    if type(linear) is nn.Linear and not linear._forward_pre_hooks:
-        return F.linear(x, linear.weight)
-    y: Tensor = linear(x)  # hooks, such as quantization noise, run in the module's call
-    return y - linear.bias
+def split_biases(x: Tensor, *linears: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """What each linear layer returns for ``x`` (B, n, d), and its bias (d,), which is what it returns for zeros.
+
+    Each is called, once, with the rows of ``x`` and one of zeros, (B n + 1, d). It may be quantized, adapted or
+    offloaded, or have hooks; its ``weight`` and ``bias`` are not read.
+    """
+    B, n, d = x.shape
+    rows = torch.cat([x.reshape(-1, d), x.new_zeros(1, d)])
+    split = [linear(rows).split((B * n, 1)) for linear in linears]
+    return [(y.view(B, n, -1), bias.squeeze(0)) for y, bias in split]
 
 
 def gather_positions(x: Tensor, positions: Tensor) -> Tensor:

@@ -126,13 +126,16 @@ class LinformerLayers(nn.Module):
             hiddens.append(x)
         if not layers:  # LayerDrop has dropped all
             return x if positions is None else gather_positions(x, positions)
-        masks: dict[tuple[Any, ...], Any] = {}  # layers with the same key share them
-        for i, layer in enumerate(layers, start=1):
+        # All masks before the first layer, because some synchronize with a GPU.
+        reads = [None] * (len(layers) - 1) + [positions]
+        masks: dict[tuple[Any, ...], Any] = {}
+        keys = []
+        for layer, read in zip(layers, reads):
             attention: Any = layer.self_attn
-            read = positions if i == len(layers) else None
-            key = attention.mask_key(x.size(1), read)
-            if key not in masks:
-                masks[key] = attention.masks(x, padding_mask, read)
+            keys.append(attention.mask_key(x.size(1), read))
+            if keys[-1] not in masks:  # layers with the same key share them
+                masks[keys[-1]] = attention.masks(x, padding_mask, read)
+        for layer, read, key in zip(layers, reads, keys):
             x = self._run(layer, x, padding_mask, projection, read, masks[key])
             if hiddens is not None:
                 hiddens.append(x)

@@ -14,16 +14,15 @@ the log-sum-exp of a query's scores in each part,
     l = log(exp(l_1) + exp(l_2)),    output = exp(l_1 - l) output_1 + exp(l_2 - l) output_2
 
 A key's weight in the union is exp(score - l), so the backward pass of each part is that of its kernel, with l and the
-merged output instead of its own. No public function of PyTorch takes them, so the kernels are called by the operators
-behind ``scaled_dot_product_attention``, whose signatures are those of PyTorch 2.9 to 2.13.
+merged output instead of its own (``fused_attention.py``).
 
-Time and memory are O(n (k + w)). On an A100 or newer, unpadded input in half precision is attended to by flash
-attention with a window. Otherwise chunks of C consecutive queries share the S keys around them, and scores of keys out
-of reach are masked; fused attention makes the copies of keys and values in chunks again in the backward pass.
+Time and memory are O(n (k + w)). On an A100 or newer, input in half precision whose padding, if any, is at the end of
+each sentence is attended to by flash attention with a window. Otherwise chunks of C consecutive queries share the S
+keys around them, and scores of keys out of reach are masked; fused attention makes the copies of keys and values in
+chunks again in the backward pass.
 """
 
 import math
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -31,22 +30,24 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .dropout import dropped_product
+from .fused_attention import (
+    Attended,
+    align_mask,
+    attend,
+    attend_backward,
+    attend_in_chunks,
+    attend_in_chunks_backward,
+    attend_in_window,
+    attend_in_window_backward,
+    attention_dtype,
+    is_supported,
+    masked_score,
+    supports_windows,
+)
 from .windows import ceil_div
 
-aten = torch.ops.aten
-HALF = (torch.float16, torch.bfloat16)
 CHUNK, GPU_CHUNK = 32, 64
 """C on a CPU, and on a GPU, whose kernel computes blocks of 64 queries."""
-
-
-class Attended(NamedTuple):
-    """What a kernel returns, and its backward pass needs."""
-
-    output: Tensor
-    """(B, H, n, d_h)"""
-    lse: Tensor
-    """log-sum-exp of the scores, (B, H, n) in single precision."""
-    dropout_state: tuple[Tensor, ...]
 
 
 class Neighbors(NamedTuple):
@@ -58,18 +59,21 @@ class Neighbors(NamedTuple):
         positions: (c S,), the positions around each chunk, those outside the input clamped.
         mask: (B or 1, 1, c, C, S), ``masked_score`` at keys out of reach, outside the input or at padding, else 0. Both
             are tensors, or None if ``attend_in_window`` is used.
+        bounds: of padded sentences, for ``attend_in_window``.
     """
 
     reach: int
     is_fused: bool
     positions: Any = None
     mask: Any = None
+    bounds: Tensor | None = None
 
 
 def find_neighbors(
     x: Tensor, padding_mask: Tensor | None, reach: int, head_dim: int, dtype: torch.dtype, dropout: float
 ) -> Neighbors:
-    """How the queries of an input find the keys in reach.
+    """How the queries of an input find the keys in reach. For flash attention, the padding mask is read, which
+    synchronizes with the GPU.
 
     Args:
         x: (B, n, d), read only for its shape and device.
@@ -78,8 +82,12 @@ def find_neighbors(
     (B, n, _), device = x.shape, x.device
     # Kernels reject empty batches and inputs.
     is_fused = is_supported(device, dtype, head_dim, dropout) and B > 0 and n > 0
-    if is_fused and padding_mask is None and supports_windows(device, dtype, head_dim):
-        return Neighbors(reach, is_fused)
+    if is_fused and supports_windows(device, dtype, head_dim):
+        if padding_mask is None:
+            return Neighbors(reach, is_fused)
+        # Reading the mask would break a compiled graph.
+        if not torch.compiler.is_compiling() and is_at_end(padding_mask):
+            return Neighbors(reach, is_fused, bounds=find_bounds(padding_mask))
     # An exported graph has no branches, hence no single chunk of n.
     C = CHUNK if device.type == "cpu" else GPU_CHUNK
     is_single = not torch.compiler.is_exporting() and n <= C
@@ -96,6 +104,20 @@ def find_neighbors(
     if is_fused:  # its chunks are a batch of B c
         mask = align_mask(mask.expand(B, -1, -1, -1, -1))
     return Neighbors(reach, is_fused, positions.flatten(), mask)
+
+
+def is_at_end(padding_mask: Tensor) -> bool:
+    """Whether the padding of each sentence follows its tokens, (B, n)."""
+    return not (padding_mask[:, :-1] & ~padding_mask[:, 1:]).any()
+
+
+def find_bounds(padding_mask: Tensor) -> Tensor:
+    """[0, length of sentence 0, n, n + length of sentence 1, 2 n, ...]: the tokens of each sentence, and the padding at
+    its end, as sequences of their own, (2 B + 1,)."""
+    B, n = padding_mask.shape
+    starts = torch.arange(0, (B + 1) * n, n, device=padding_mask.device)
+    ends = starts[:-1] + (~padding_mask).sum(1)
+    return torch.cat([torch.stack([starts[:-1], ends], 1).flatten(), starts[-1:]]).int()
 
 
 def attend_locally(
@@ -123,12 +145,6 @@ def attend_locally(
     function: Any = _MergedAttention.apply if neighbors.is_fused else _attend_unfused
     output: Tensor = function(*(x.to(dtype) for x in (q, *projected, *exact, bias)), neighbors, dropout)
     return output.to(q.dtype)
-
-
-def attention_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which attention of queries of ``dtype`` is computed: at least single precision on a CPU, where half
-    precision is slower."""
-    return torch.promote_types(dtype, torch.float32) if device.type == "cpu" else dtype
 
 
 def attend_locally_at(
@@ -202,8 +218,7 @@ class _MergedAttention(torch.autograd.Function):
             raise NotImplementedError("fused attention with a local window cannot be differentiated twice")
         q, projected_keys, projected_values, keys, values, bias, output, far_lse, near_lse, *states = ctx.saved_tensors
         dropout = ctx.dropout
-        # Kernels read the heads of a position in a row.
-        gradient, output = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (gradient, output))
+        gradient = gradient.transpose(1, 2).contiguous().transpose(1, 2)  # laid out like the output of kernels
         lse = torch.logaddexp(far_lse, near_lse)
         far, near = Attended(output, lse, tuple(states[:2])), Attended(output, lse, tuple(states[2:]))
         d_q, *d_projected = attend_backward(gradient, q, projected_keys, projected_values, bias, far, dropout)
@@ -214,28 +229,24 @@ class _MergedAttention(torch.autograd.Function):
 def _attend_near(q: Tensor, keys: Tensor, values: Tensor, neighbors: Neighbors, dropout: float) -> Attended:
     """Attention to the keys in reach alone."""
     if neighbors.mask is None:
-        return attend_in_window(q, keys, values, neighbors.reach, dropout)
-    n = q.size(2)
-    q, mask = _to_batch(_to_chunks(q, neighbors)), _to_batch(neighbors.mask)
+        return attend_in_window(q, keys, values, neighbors.reach, neighbors.bounds, dropout)
+    C, mask = neighbors.mask.size(3), _to_batch(neighbors.mask)
     keys, values = (_to_batch(_to_neighbors(x, neighbors)) for x in (keys, values))
-    near = attend(q, keys, values, mask, dropout)
-    output, lse = (_from_chunks(_from_batch(x, neighbors), n) for x in near[:2])
-    return Attended(output, lse, near.dropout_state)
+    return attend_in_chunks(q, keys, values, mask, C, dropout)
 
 
 def _attend_near_backward(
     gradient: Tensor, q: Tensor, keys: Tensor, values: Tensor, neighbors: Neighbors, attended: Attended, dropout: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     if neighbors.mask is None:
-        return attend_in_window_backward(gradient, q, keys, values, neighbors.reach, attended, dropout)
-    n, mask = q.size(2), _to_batch(neighbors.mask)
-    lse = _to_batch(_to_chunks(attended.lse.unsqueeze(-1), neighbors)).squeeze(-1)
-    gradient, q, output = (_to_batch(_to_chunks(x, neighbors)) for x in (gradient, q, attended.output))
+        reach, bounds = neighbors.reach, neighbors.bounds
+        return attend_in_window_backward(gradient, q, keys, values, reach, bounds, attended, dropout)
+    n, (c, C) = q.size(2), neighbors.mask.shape[2:4]
     keys, values = (_to_batch(_to_neighbors(x, neighbors)) for x in (keys, values))
-    attended = Attended(output, lse, attended.dropout_state)
-    gradients = attend_backward(gradient, q, keys, values, mask, attended, dropout)
-    d_q, d_keys, d_values = (_from_batch(x, neighbors) for x in gradients)
-    return _from_chunks(d_q, n), _add_neighbors(d_keys, n, neighbors), _add_neighbors(d_values, n, neighbors)
+    mask = _to_batch(neighbors.mask)
+    d_q, *d_chunks = attend_in_chunks_backward(gradient, q, keys, values, mask, C, attended, dropout)
+    d_keys, d_values = (_add_neighbors(x.unflatten(0, (-1, c)).transpose(1, 2), n, neighbors) for x in d_chunks)
+    return d_q, d_keys, d_values
 
 
 def _attend_unfused(
@@ -272,7 +283,7 @@ def _to_chunks(x: Tensor, neighbors: Neighbors) -> Tensor:
 
 
 def _from_chunks(x: Tensor, n: int) -> Tensor:
-    """The inverse of ``_to_chunks``, also for log-sum-exps without a width."""
+    """The inverse of ``_to_chunks``."""
     return x.flatten(2, 3)[:, :, :n]
 
 
@@ -302,118 +313,3 @@ def _add_neighbors(x: Tensor, n: int, neighbors: Neighbors) -> Tensor:
 def _to_batch(x: Tensor) -> Tensor:
     """(B, H, c, ...) to (B c, H, ...)"""
     return x.transpose(1, 2).flatten(0, 1)
-
-
-def _from_batch(x: Tensor, neighbors: Neighbors) -> Tensor:
-    """The inverse of ``_to_batch``."""
-    chunks: Tensor = x.unflatten(0, (-1, neighbors.mask.size(2)))
-    return chunks.transpose(1, 2)
-
-
-# The kernels
-
-
-def masked_score(dtype: torch.dtype) -> float:
-    """What is added to the score of a masked key: half of the lowest number. Unlike minus infinity, it keeps the
-    log-sum-exp finite for a query whose keys in one part are all masked."""
-    return torch.finfo(dtype).min / 2
-
-
-def is_supported(device: torch.device, dtype: torch.dtype, head_dim: int, dropout: float) -> bool:
-    """Whether ``attend`` supports this kind of attention. Otherwise all weights have to be in memory."""
-    if torch.compiler.is_exporting():  # ONNX has no fused attention
-        return False
-    if _is_cpu(device):
-        return dropout == 0
-    # A plan counts what a GPU does on the meta device.
-    return device.type in ("cuda", "meta") and dtype in (*HALF, torch.float32) and head_dim % 8 == 0
-
-
-def supports_windows(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
-    """Whether ``attend_in_window`` supports this kind of attention: flash attention, which needs an A100 or newer."""
-    return dtype in HALF and head_dim % 8 == 0 and head_dim <= 256 and _has_flash_attention(device)
-
-
-def _is_cpu(device: torch.device) -> bool:
-    return device.type == "cpu"
-
-
-@cache
-def _has_flash_attention(device: torch.device) -> bool:
-    has_kernel = device.type == "cuda" and torch.backends.cuda.is_flash_attention_available()
-    return has_kernel and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-def align_mask(mask: Tensor) -> Tensor:
-    """The mask, laid out as the kernels of a GPU require: the stride of its rows is a multiple of 16."""
-    if torch.compiler.is_exporting():  # an exported graph has no branches
-        return mask
-    s = mask.size(-1)
-    return mask.contiguous() if s % 16 == 0 else F.pad(mask, (0, -s % 16))[..., :s]
-
-
-def attend(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, dropout: float = 0.0) -> Attended:
-    """softmax(q keys^T / sqrt(d_h) + mask) values.
-
-    Args:
-        q: (B, H, n, d_h)
-        keys, values: (B, H, s, d_h)
-        mask: (B or 1, H or 1, n or 1, s), see ``align_mask``.
-        dropout: 0 on a CPU.
-    """
-    mask = _expand(mask, q)
-    if _is_cpu(q.device):
-        output, lse = aten._scaled_dot_product_flash_attention_for_cpu(q, keys, values, 0.0, False, attn_mask=mask)
-        return Attended(output, lse, ())
-    output, lse, *state = aten._scaled_dot_product_efficient_attention(q, keys, values, mask, True, dropout)
-    return Attended(output, lse[..., : q.size(2)], tuple(state))
-
-
-def attend_backward(
-    gradient: Tensor, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, attended: Attended, dropout: float = 0.0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q, keys and values.
-
-    Args:
-        attended: of ``attend``, or with the output and log-sum-exp of attention that was merged with other parts.
-    """
-    mask = _expand(mask, q)
-    output, lse, state = attended
-    if _is_cpu(q.device):
-        gradients = aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            gradient, q, keys, values, output, lse, 0.0, False, attn_mask=mask
-        )
-    else:
-        lse = F.pad(lse, (0, -q.size(2) % 32), value=math.inf)  # the kernel reads whole blocks of 32 queries
-        gradients = aten._scaled_dot_product_efficient_attention_backward(
-            gradient, q, keys, values, mask, output, lse, *state, dropout, [True, True, True, False]
-        )
-    return gradients[0], gradients[1], gradients[2]
-
-
-def attend_in_window(q: Tensor, keys: Tensor, values: Tensor, reach: int, dropout: float = 0.0) -> Attended:
-    """Attention of each position to those at most ``reach`` away; all arguments are (B, H, n, d_h)."""
-    n = q.size(2)
-    transposed = (x.transpose(1, 2) for x in (q, keys, values))
-    output, lse, *state = aten._flash_attention_forward(
-        *transposed, None, None, n, n, dropout, False, False, window_size_left=reach, window_size_right=reach
-    )
-    return Attended(output.transpose(1, 2), lse, tuple(state[:2]))
-
-
-def attend_in_window_backward(
-    gradient: Tensor, q: Tensor, keys: Tensor, values: Tensor, reach: int, attended: Attended, dropout: float = 0.0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Like ``attend_backward``."""
-    n = q.size(2)
-    transposed = (x.transpose(1, 2) for x in (gradient, q, keys, values, attended.output))
-    window = dict(window_size_left=reach, window_size_right=reach)
-    gradients = aten._flash_attention_backward(
-        *transposed, attended.lse, None, None, n, n, dropout, False, *attended.dropout_state, **window
-    )
-    d_q, d_keys, d_values = (x.transpose(1, 2) for x in gradients)
-    return d_q, d_keys, d_values
-
-
-def _expand(mask: Tensor, q: Tensor) -> Tensor:
-    return mask.expand(*q.shape[:3], -1)

@@ -204,6 +204,31 @@ def test_any_shape_length_mask_and_positions(data):
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
 
 
+class Opaque(torch.nn.Module):
+    """A linear layer that has no ``weight`` and no ``bias``, as a quantized or offloaded one."""
+
+    def __init__(self, linear):
+        super().__init__()
+        self.layers, self.calls = [linear], 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layers[0](x)
+
+
+@pytest.mark.parametrize("order, local_window", [*((order, 0) for order in Order), (None, 3)])
+@pytest.mark.parametrize("asked", [None, [[0], [2]]])
+def test_linear_layers_are_called_once_and_never_read(order, local_window, asked):
+    attention, E, _ = make("headwise", init="random", local_window=local_window)
+    x, mask = torch.randn(2, 9, D, dtype=torch.float64), torch.arange(9) >= torch.tensor([[9], [6]])
+    positions = None if asked is None else torch.tensor(asked)
+    expected, _ = attention(x, mask, positions=positions, order=order)
+    opaque = [Opaque(linear) for linear in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)]
+    attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj = opaque
+    assert torch.equal(attention(x, mask, positions=positions, order=order)[0], expected)
+    assert [linear.calls for linear in opaque] == [1, 1, 1, 1]
+
+
 @pytest.mark.parametrize("order, local_window", [(None, 0), *((order, 0) for order in Order), (None, 3)])
 @pytest.mark.parametrize("sharing", ["headwise", "key-value", "layerwise"])
 def test_with_identity_projections_it_is_multihead_attention(sharing, order, local_window):

@@ -9,24 +9,28 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_linformer.config import LinformerConfig
-from fairseq_linformer.modules import LinformerEncoder, local_window
-from fairseq_linformer.modules.local_window import Neighbors, attend_locally, find_neighbors
+from fairseq_linformer.modules import LinformerEncoder, fused_attention, local_window
+from fairseq_linformer.modules.local_window import Neighbors, attend_locally, find_bounds, find_neighbors, is_at_end
+
+from .slow_kernels import use_slow_kernels
 
 B, H, D = 2, 2, 3
 SIZES = [(5, 2, 1), (32, 3, 4), (65, 3, 4), (150, 200, 33), (130, 4, 129)]
 """n, k' and w: one chunk, or several, with and without a rest; windows within a chunk, and over several."""
 
 
-def random_inputs(n, num_projected, dtype=torch.float64):
+def random_inputs(n, num_projected, dtype=torch.float64, head_dim=D):
+    """Laid out as linear layers do: the heads of a position lie in a row."""
     generator = torch.Generator().manual_seed(n)
 
-    def random(*shape):
-        return torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_()
+    def random(length):
+        rows = torch.randn(B, length, H, head_dim, generator=generator, dtype=dtype)
+        return rows.transpose(1, 2).requires_grad_()
 
-    q, keys, values = (random(B, H, n, D) for _ in range(3))
-    projected = random(B, H, num_projected, D), random(B, H, num_projected, D)
+    q, keys, values = (random(n) for _ in range(3))
+    projected = random(num_projected), random(num_projected)
     bias = torch.randn(B, 1, n, num_projected, generator=generator, dtype=dtype)
-    bias[:, :, :1] = local_window.masked_score(dtype)  # a query whose projected keys are all masked
+    bias[:, :, :1] = fused_attention.masked_score(dtype)  # a query whose projected keys are all masked
     return [q, *projected, keys, values], bias
 
 
@@ -34,7 +38,12 @@ def padding_of(n, kind):
     if kind == "none":
         return None
     positions = torch.arange(n)
-    second = positions < n // 3 if kind == "left" else positions >= n - n // 3
+    second = {
+        "left": positions < n // 3,
+        "right": positions >= n - n // 3,
+        "inside": (positions >= n // 3) & (positions < n // 2),
+        "whole": positions >= 0,
+    }[kind]
     return torch.stack([torch.zeros(n, dtype=torch.bool), second])
 
 
@@ -43,27 +52,27 @@ def neighbors_of(q, padding_mask, reach, dropout=0.0):
     return find_neighbors(x, padding_mask, reach, q.size(-1), q.dtype, dropout)
 
 
-def attend(tensors, bias, padding_mask, reach, is_fused=True):
+def attend(tensors, bias, padding_mask, reach, is_fused=True, dropout=0.0):
     q, projected_keys, projected_values, keys, values = tensors
     neighbors = neighbors_of(q, padding_mask, reach, dropout=0.0 if is_fused else 0.1)
     assert neighbors.is_fused == is_fused
-    return attend_locally(q, (projected_keys, projected_values), (keys, values), bias, neighbors)
+    return attend_locally(q, (projected_keys, projected_values), (keys, values), bias, neighbors, dropout)
 
 
 def reference(tensors, bias, padding_mask, reach):
     """One softmax over all keys, with the n x n scores in memory."""
     q, projected_keys, projected_values, keys, values = tensors
     positions = torch.arange(q.size(2))
-    is_masked = ((positions[:, None] - positions).abs() > reach).expand(B, 1, -1, -1)
+    is_masked = ((positions[:, None] - positions).abs() > reach).expand(len(q), 1, -1, -1)
     if padding_mask is not None:
         is_masked = is_masked | padding_mask[:, None, None]
-    far = q @ projected_keys.transpose(-2, -1) / math.sqrt(D) + bias
-    near = (q @ keys.transpose(-2, -1) / math.sqrt(D)).masked_fill(is_masked, -math.inf)
+    far = q @ projected_keys.transpose(-2, -1) / math.sqrt(q.size(-1)) + bias
+    near = (q @ keys.transpose(-2, -1) / math.sqrt(q.size(-1))).masked_fill(is_masked, -math.inf)
     return torch.softmax(torch.cat([far, near], -1), -1) @ torch.cat([projected_values, values], -2)
 
 
 def assert_equals_reference(tensors, bias, padding_mask, reach, is_fused=True):
-    is_real = torch.ones(B, tensors[0].size(2)) if padding_mask is None else ~padding_mask
+    is_real = tensors[0].new_ones(1, 1) if padding_mask is None else ~padding_mask
     results = []
     for y in (attend(tensors, bias, padding_mask, reach, is_fused), reference(tensors, bias, padding_mask, reach)):
         y = y * is_real[:, None, :, None]
@@ -148,87 +157,76 @@ def test_keys_and_values_are_stored_once():
     assert sum(stored.values()) <= 8 * B * H * n * (4 * D + 2) + projected
 
 
-# ---- on a GPU: flash attention with a window, and efficient attention
+# ---- on a GPU: the kernels, from memory laid out as they assume
 
 
-def slow_attention(q, keys, values, mask):
-    scores = q @ keys.transpose(-2, -1) / math.sqrt(q.size(-1)) + mask
-    return torch.softmax(scores, -1) @ values, torch.logsumexp(scores, -1), scores
-
-
-def slow_backward(gradient, q, keys, values, mask, output, lse):
-    """The formulas of FlashAttention 2 (Dao 2023, algorithm 2)."""
-    weights = torch.exp(slow_attention(q, keys, values, mask)[2] - lse.unsqueeze(-1))
-    d_weights = gradient @ values.transpose(-2, -1)
-    d_scores = weights * (d_weights - (gradient * output).sum(-1, keepdim=True)) / math.sqrt(q.size(-1))
-    return d_scores @ keys, d_scores.transpose(-2, -1) @ q, weights.transpose(-2, -1) @ gradient
-
-
-class SlowKernels:
-    """What the operators of a GPU compute, and the layouts that they require."""
-
-    @staticmethod
-    def _scaled_dot_product_efficient_attention(q, keys, values, bias, compute_log_sumexp, dropout):
-        assert bias.shape == (*q.shape[:3], keys.size(2)) and bias.stride(-2) % 16 == 0 and compute_log_sumexp
-        output, lse, _ = slow_attention(q, keys, values, bias)
-        padded = torch.full((*lse.shape[:2], -(-lse.size(2) // 32) * 32), math.nan, dtype=lse.dtype)
-        padded[..., : lse.size(2)] = lse
-        return output, padded, torch.tensor(1), torch.tensor(2)
-
-    @staticmethod
-    def _scaled_dot_product_efficient_attention_backward(
-        gradient, q, keys, values, bias, output, lse, seed, offset, dropout, needs_gradient
-    ):
-        assert lse.size(-1) % 32 == 0 and needs_gradient == [True, True, True, False] and (seed, offset) == (1, 2)
-        return *slow_backward(gradient, q, keys, values, bias, output, lse[..., : q.size(2)]), None
-
-    @staticmethod
-    def _flash_attention_forward(q, keys, values, *rest, window_size_left, window_size_right):
-        n = q.size(1)
-        assert rest == (None, None, n, n, 0.0, False, False)
-        mask = SlowKernels.window(n, window_size_left, window_size_right)
-        output, lse, _ = slow_attention(*(x.transpose(1, 2) for x in (q, keys, values)), mask)
-        return output.transpose(1, 2), lse, torch.tensor(3), torch.tensor(4), None
-
-    @staticmethod
-    def _flash_attention_backward(gradient, q, keys, values, output, lse, *rest, window_size_left, window_size_right):
-        n = q.size(1)
-        assert rest == (None, None, n, n, 0.0, False, 3, 4)
-        gradient, q, keys, values, output = (x.transpose(1, 2) for x in (gradient, q, keys, values, output))
-        mask = SlowKernels.window(n, window_size_left, window_size_right)
-        return [x.transpose(1, 2) for x in slow_backward(gradient, q, keys, values, mask, output, lse)]
-
-    @staticmethod
-    def window(n, left, right):
-        offsets = torch.arange(n) - torch.arange(n)[:, None]
-        return torch.zeros(n, n).masked_fill((offsets < -left) | (offsets > right), -math.inf)
-
-
-@pytest.fixture
-def slow_gpu(monkeypatch):
-    """Operators of a GPU on a CPU, in double precision."""
-    monkeypatch.setattr(local_window, "aten", SlowKernels)
-    monkeypatch.setattr(local_window, "is_supported", lambda *_: True)
-    monkeypatch.setattr(local_window, "_is_cpu", lambda device: False)
-    return monkeypatch
-
-
-@pytest.mark.parametrize("n, num_projected, reach", SIZES)
-@pytest.mark.parametrize("has_flash, padding", [(True, "none"), (True, "right"), (False, "none")])
-def test_kernels_of_a_gpu_are_merged_to_one_softmax(slow_gpu, n, num_projected, reach, has_flash, padding):
-    slow_gpu.setattr(local_window, "supports_windows", lambda *_: has_flash)
-    tensors, bias = random_inputs(n, num_projected)
+@pytest.mark.parametrize("has_flash", [True, False])
+@pytest.mark.parametrize("padding", ["none", "right", "left", "inside", "whole"])
+@pytest.mark.parametrize("n, num_projected, reach", [*SIZES, (1, 1, 1), (64, 16, 2), (100, 24, 16), (40, 5, 99)])
+def test_kernels_of_a_gpu_are_merged_to_one_softmax(monkeypatch, n, num_projected, reach, padding, has_flash):
+    kernels = use_slow_kernels(monkeypatch, has_flash)
+    tensors, bias = random_inputs(n, num_projected, head_dim=8)
     padding_mask = padding_of(n, padding)
-    assert (neighbors_of(tensors[0], padding_mask, reach).mask is None) == (has_flash and padding == "none")
-    assert_equals_reference(tensors, local_window.align_mask(bias), padding_mask, reach)
+    assert_equals_reference(tensors, fused_attention.align_mask(bias), padding_mask, reach)
+    is_padded_at_end = padding_mask is not None and is_at_end(padding_mask)
+    uses_flash = has_flash and (padding_mask is None or is_padded_at_end)
+    assert len(kernels.queries) == len(kernels.backward_queries) == (1 if uses_flash else 2)
+    assert len(kernels.bounds) == uses_flash and all((x is not None) == is_padded_at_end for x in kernels.bounds)
+
+
+@pytest.mark.parametrize("n", [40, 64, 100])
+def test_one_sentence_in_chunks(monkeypatch, n):
+    """A view of one sentence can have any stride of sentences."""
+    use_slow_kernels(monkeypatch, has_flash=False)
+    tensors, bias = random_inputs(n, 5, head_dim=8)
+    tensors = [x[:1].detach().requires_grad_() for x in tensors]
+    assert_equals_reference(tensors, fused_attention.align_mask(bias[:1]), None, 3)
+
+
+@pytest.mark.parametrize("rows, sentences", [(1, 1), (1, B), (150, 1), (150, B)])
+@pytest.mark.parametrize("num_projected", [16, 5])
+def test_segments_of_the_queries(monkeypatch, rows, sentences, num_projected):
+    """150 queries in segments of at most 70 are 3 of 64, the last of which is padded; 64 are one."""
+    monkeypatch.setattr(fused_attention, "SEGMENT", 70)
+    kernels = use_slow_kernels(monkeypatch, has_flash=True)
+    tensors, bias = random_inputs(150, num_projected, head_dim=8)
+    mask = fused_attention.align_mask(bias[:sentences, :, :rows])
+    assert_equals_reference(tensors, mask, padding_of(150, "right"), 3)
+    assert kernels.queries == kernels.backward_queries == [(3 * B, H, 64, 8)]
+    attend([x[:, :, :64] for x in tensors], fused_attention.align_mask(bias[:, :, :64]), None, 3)
+    assert kernels.queries[-1] == (B, H, 64, 8)
+
+
+@pytest.mark.parametrize("has_flash", [True, False])
+@pytest.mark.parametrize("padding", ["none", "right"])
+def test_dropped_weights_are_the_same_in_the_backward_pass(monkeypatch, padding, has_flash):
+    """With the same seed the output is a smooth function, whose derivative is compared with differences."""
+    monkeypatch.setattr(fused_attention, "SEGMENT", 70)
+    use_slow_kernels(monkeypatch, has_flash)
+    tensors, bias = random_inputs(100, 5, head_dim=8)
+    padding_mask = padding_of(100, padding)
+
+    def run(*tensors):
+        torch.manual_seed(0)
+        return attend(tensors, fused_attention.align_mask(bias), padding_mask, 3, dropout=0.3)
+
+    assert not torch.equal(run(*tensors), attend(tensors, fused_attention.align_mask(bias), padding_mask, 3))
+    assert torch.autograd.gradcheck(run, tensors, fast_mode=True)
+
+
+def test_bounds_of_padded_sentences():
+    padding_mask = torch.tensor([[0, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]]).bool()
+    assert is_at_end(padding_mask)
+    assert find_bounds(padding_mask).tolist() == [0, 3, 4, 8, 8, 8, 12]
+    assert not is_at_end(torch.tensor([[0, 0], [1, 0]]).bool()) and is_at_end(torch.tensor([[1], [0]]).bool())
 
 
 @pytest.mark.parametrize(
     "device, dtype, head_dim, dropout, expected",
     [
         ("cuda", torch.float16, 64, 0.1, (True, True)),
-        ("cuda", torch.bfloat16, 256, 0.0, (True, True)),
-        ("cuda", torch.bfloat16, 264, 0.0, (True, False)),
+        ("cuda", torch.bfloat16, 192, 0.0, (True, True)),
+        ("cuda", torch.float16, 256, 0.0, (True, False)),
         ("cuda", torch.float32, 64, 0.1, (True, False)),
         ("cuda", torch.float64, 64, 0.0, (False, False)),
         ("cuda", torch.float16, 36, 0.0, (False, False)),
@@ -241,12 +239,14 @@ def test_kernels_of_a_gpu_are_merged_to_one_softmax(slow_gpu, n, num_projected, 
 def test_which_kernel(monkeypatch, device, dtype, head_dim, dropout, expected, capability):
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    local_window._has_flash_attention.cache_clear()
+    for function in (fused_attention._has_flash_attention, fused_attention._is_ampere):
+        monkeypatch.setattr(fused_attention, function.__name__, function.__wrapped__)
     device = torch.device(device)
-    is_supported = local_window.is_supported(device, dtype, head_dim, dropout)
-    has_windows = is_supported and local_window.supports_windows(device, dtype, head_dim)
-    local_window._has_flash_attention.cache_clear()
-    assert (is_supported, has_windows) == (expected[0], expected[1] and capability >= (8, 0))
+    is_supported = fused_attention.is_supported(device, dtype, head_dim, dropout)
+    has_windows = is_supported and fused_attention.supports_windows(device, dtype, head_dim)
+    is_old = capability < (8, 0)
+    assert is_supported == (expected[0] and not (is_old and dtype is torch.bfloat16))
+    assert has_windows == (expected[1] and not is_old)
 
 
 class CountOperators(TorchDispatchMode):
@@ -266,7 +266,7 @@ class CountOperators(TorchDispatchMode):
 @pytest.fixture
 def meta_gpu(monkeypatch):
     """PyTorch's meta device, whose operators compute shapes and layouts only, as a GPU with flash attention."""
-    monkeypatch.setattr(local_window, "_has_flash_attention", lambda device: device.type == "meta")
+    monkeypatch.setattr(fused_attention, "_has_flash_attention", lambda device: device.type == "meta")
 
 
 def run_on_meta(layers, local_window, training=False, padded=False, dtype=torch.bfloat16, n=512):
@@ -301,19 +301,21 @@ def test_operators_of_a_layer(meta_gpu):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "training, padded, dtype", itertools.product([False, True], [False, True], [torch.float16, torch.float32])
+    "training, padding, dtype",
+    itertools.product([False, True], ["none", "right", "left"], [torch.float16, torch.float32]),
 )
-def test_layers_run_on_a_gpu(meta_gpu, training, padded, dtype):
-    names = [call.name for call in run_on_meta(1, 16, training, padded, dtype, n=511)]
-    uses_flash = dtype is torch.float16 and not padded
+def test_layers_run_on_a_gpu(meta_gpu, monkeypatch, training, padding, dtype):
+    monkeypatch.setattr(local_window, "is_at_end", lambda padding_mask: padding == "right")  # has no numbers to read
+    names = [call.name for call in run_on_meta(1, 16, training, padding != "none", dtype, n=511)]
+    uses_flash = dtype is torch.float16 and padding != "left"
     assert ("_flash_attention_forward" in names) == uses_flash
     assert names.count("_scaled_dot_product_efficient_attention") == (1 if uses_flash else 2)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("dtype, bound", [(torch.float32, 1e-4), (torch.float16, 5e-3), (torch.bfloat16, 2e-2)])
-@pytest.mark.parametrize("padding", ["none", "right"])
-@pytest.mark.parametrize("n, num_projected, reach", [(512, 128, 16), (511, 100, 7), (40, 3, 5)])
+@pytest.mark.parametrize("padding", ["none", "right", "left"])
+@pytest.mark.parametrize("n, num_projected, reach", [(512, 128, 16), (511, 100, 7), (40, 3, 5), (3000, 128, 16)])
 def test_on_a_gpu(dtype, bound, padding, n, num_projected, reach):
     generator = torch.Generator().manual_seed(0)
     sizes = [n, num_projected, num_projected, n, n]
@@ -327,7 +329,7 @@ def test_on_a_gpu(dtype, bound, padding, n, num_projected, reach):
         ]
         mask = None if padding_mask is None else padding_mask.to(device)
         neighbors: Neighbors = neighbors_of(q, mask, reach)
-        on_device = local_window.align_mask(bias.to(device, kind))
+        on_device = fused_attention.align_mask(bias.to(device, kind))
         y = attend_locally(q, (projected_keys, projected_values), (keys, values), on_device, neighbors)
         y = y if mask is None else y.masked_fill(mask[:, None, :, None], 0)
         results.append([y, *torch.autograd.grad(y.square().sum(), tensors)])

@@ -1,0 +1,71 @@
+"""Tools that replace, offload or record the layers of an exported classifier."""
+
+import copy
+
+import pytest
+import torch
+from accelerate import disk_offload
+
+from fairseq_linformer.huggingface.configuration_linformer import LinformerPreTrainedConfig
+from fairseq_linformer.huggingface.modeling_linformer import LinformerForSequenceClassification
+
+IDS = torch.randint(5, 50, (3, 40), generator=torch.Generator().manual_seed(0))
+MASK = (torch.arange(40) < torch.tensor([[40], [25], [33]])).long()
+
+
+@pytest.fixture(params=[(0, "average"), (0, "normal"), (16, "average")], ids=str)
+def classifier(request):
+    """Without a local window, inputs of 40 tokens are multiplied in the order INPUT if there are windows, and otherwise
+    in the order KEYS."""
+    torch.manual_seed(0)
+    window, init = request.param
+    config = LinformerPreTrainedConfig(
+        vocab_size=50,
+        max_positions=64,
+        projected_dim=48,
+        projection_init=init,
+        layers=2,
+        embed_dim=32,
+        attention_heads=4,
+        ffn_embed_dim=64,
+        local_window=window,
+        num_labels=3,
+    )
+    model = LinformerForSequenceClassification(config).eval()
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def logits_of(model):
+    with torch.no_grad():
+        return model(IDS, attention_mask=MASK)["logits"]
+
+
+def test_hooks_of_every_linear_layer_run(classifier):
+    called = []
+    linears = [module for module in classifier.linformer.modules() if isinstance(module, torch.nn.Linear)]
+    for linear in linears:
+        linear.register_forward_hook(lambda module, inputs, output: called.append(module))
+    logits_of(classifier)
+    assert len(called) == len(linears) and {*called} == {*linears}
+
+
+def test_quantized_to_8_bits(classifier):
+    quantized = torch.ao.quantization.quantize_dynamic(copy.deepcopy(classifier), {torch.nn.Linear})
+    expected, ours = logits_of(classifier), logits_of(quantized)
+    assert not torch.equal(ours, expected)
+    torch.testing.assert_close(ours, expected, rtol=0, atol=0.01)
+
+
+def test_offloaded_to_a_disk(classifier, tmp_path):
+    expected = logits_of(classifier)
+    offloaded = disk_offload(copy.deepcopy(classifier), tmp_path, execution_device=torch.device("cpu"))
+    assert next(offloaded.parameters()).device.type == "meta"
+    torch.testing.assert_close(logits_of(offloaded), expected)
+
+
+def test_a_trace_is_rejected(classifier):
+    with pytest.raises(RuntimeError, match="use torch.export.export"):
+        torch.jit.trace(classifier, (IDS, MASK), strict=False)
