@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..config import LinformerConfig
-from .attention import LinearFactory, Masks, gather_positions
+from .attention import LinearFactory, gather_positions
 from .dropout import Dropout
 from .encoder_layer import LayerNormFactory, LinformerEncoderLayer, build_projection
 from .length_groups import Group, count_group_positions, group_by_length
@@ -127,10 +127,10 @@ class LinformerLayers(nn.Module):
         if hiddens is not None:
             hiddens.append(x)
         if not layers:  # LayerDrop has dropped all
-            return x if positions is None else gather_positions(x, positions)
+            return gather_positions(x, positions)
         # All masks before the first layer, because some synchronize with a GPU.
         reads = [None] * (len(layers) - 1) + [positions]
-        masks: dict[tuple[Any, ...], Masks] = {}
+        masks: dict[tuple[Any, ...], Any] = {}
         keys = []
         for layer, read in zip(layers, reads):
             attention: Any = layer.self_attn

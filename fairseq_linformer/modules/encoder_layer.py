@@ -4,15 +4,18 @@ B sentences, n positions, m positions whose output is needed, d width
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import LinformerConfig
-from .attention import LinearFactory, LinearMultiheadAttention, Masks, gather_positions
+from .attention import LinearFactory, LinearMultiheadAttention, gather_positions
 from .dropout import Dropout
 from .linear import AnyProjection, HeadProjections, LinearProjection
+from .local_window import LocalWindowAttention
 from .pooling import Convolution, MaxPool, MeanPool
 from .projection import Projection
 from .rate import default_lr_scale
@@ -54,14 +57,14 @@ class LinformerEncoderLayer(nn.Module):
         layer_norm: LayerNormFactory = nn.LayerNorm,
     ):
         super().__init__()
-        self.self_attn = LinearMultiheadAttention(
+        w = config.local_window
+        self.self_attn = (partial(LocalWindowAttention, local_window=w) if w else LinearMultiheadAttention)(
             config.embed_dim,
             config.attention_heads,
             E=shared or build_projection(config, index),
             F=build_projection(config, index, "F") if config.has_separate_values else None,
             shared=shared is not None,
             dropout=config.attention_dropout,
-            local_window=config.local_window,
             linear=linear,
         )
         self.self_attn_layer_norm = layer_norm(config.embed_dim, config.layer_norm_eps)
@@ -79,7 +82,7 @@ class LinformerEncoderLayer(nn.Module):
         padding_mask: Tensor | None = None,
         projection: Tensor | None = None,
         positions: Tensor | None = None,
-        masks: Masks | None = None,
+        masks: Any = None,
     ) -> Tensor:
         """
         Args:
@@ -92,7 +95,7 @@ class LinformerEncoderLayer(nn.Module):
         Returns:
             (B, m, d), or (B, n, d) without ``positions``.
         """
-        residual = x if positions is None else gather_positions(x, positions)
+        residual = gather_positions(x, positions)
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)
         x, _ = self.self_attn(x, padding_mask, projection, positions, masks=masks)

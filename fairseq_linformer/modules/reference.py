@@ -27,6 +27,7 @@ from . import (
     Projection,
 )
 from .linear import AnyProjection, HeadProjections
+from .local_window import LocalWindowAttention
 
 Rows = dict[int, Tensor]
 """Projected position to its row; without an entry it is masked, because the sentence has no token in its window."""
@@ -148,7 +149,8 @@ def biases(projection: AnyProjection, head: int, t: int, n: int, reach: int) -> 
 def linear_attention(attention: LinearMultiheadAttention, X: Tensor) -> Tensor:
     """Self-attention, Q = K = V = X: (n, d) to (n, d). With a local window w, an extension of the equation, each query
     also attends to the exact keys at most w positions away, in the same softmax."""
-    H, d_h, reach, n = attention.num_heads, attention.head_dim, attention.local_window, len(X)
+    H, d_h, n = attention.num_heads, attention.head_dim, len(X)
+    reach = attention.local_window if isinstance(attention, LocalWindowAttention) else 0
     E, F = attention.projections
     heads = []
     for i in range(H):
