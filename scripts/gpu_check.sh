@@ -1,25 +1,22 @@
 #!/usr/bin/env bash
 # Checks for a machine with a GPU: correctness of all variants, speed with and without a local window, and fairseq's
-# programs in each precision. About 7 minutes on an H100 (estimated); no step starts after 8.5. Rerun to resume, with a new
-# OUT for new code. OUT/table.md has the results.
+# programs in each precision. About 8 minutes on an H100 (estimated); after 9 all is stopped. Rerun with the same FOLDER
+# to resume, with a new one for new code.
 #
-#   scripts/gpu_check.sh OUT --prepare     # beforehand, where all dependencies and a package index are: data and wheels
-#   scripts/gpu_check.sh OUT               # on the machine with the GPU, which needs PyTorch and no network
-#   scripts/gpu_check.sh OUT --smoke       # tiny sizes on the CPU, after --prepare
+#   scripts/gpu_check.sh FOLDER --prepare     # beforehand, where all dependencies and a package index are: data and wheels
+#   scripts/gpu_check.sh FOLDER               # on the machine with the GPU, which needs PyTorch, a C++ compiler, and no network
+#   scripts/gpu_check.sh FOLDER --smoke       # tiny sizes on the CPU, after --prepare
 #
-# OUT/wheels has what the machine with the GPU may lack: packages of Python TARGET (3.12), and the source of fairseq, of
-# which only the three extensions that this package uses are built, in 10 seconds.
+# Results are FOLDER/results, or those of --results DIR: table.md, results.json and log.txt.
 set -euo pipefail
-[[ $# -ge 1 && $1 != -* ]] || { echo "usage: scripts/gpu_check.sh OUT [--prepare | --smoke | --minutes M]" >&2; exit 2; }
-out=$(mkdir -p "$1" && cd "$1" && pwd)
+[[ $# -ge 1 && $1 != -* ]] || { echo "usage: scripts/gpu_check.sh FOLDER [--prepare | --smoke] [--minutes M] [--results DIR]" >&2; exit 2; }
+folder=$(realpath -m "$1")
 shift
-cd "$(dirname "$0")/.."
-python=${PYTHON:-python3}
-[ -n "${PYTHON:-}" ] || [ ! -x .venv/bin/python ] || python=$PWD/.venv/bin/python
-export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+# shellcheck source=scripts/gpu_environment.sh
+cd "$(dirname "$0")/.." && . scripts/gpu_environment.sh
 
 if [ "${1:-}" = --prepare ]; then
-    data=$out/data
+    data=$folder/data
     rm -rf "$data"
     "$python" scripts/python_docs.py "$data/corpus"
     prepare() { "$python" -m fairseq_linformer.cli prepare "$@"; }
@@ -30,21 +27,8 @@ if [ "${1:-}" = --prepare ]; then
     # Words that never occur fill the dictionaries to the size of GPT-2's, so that rates are those of a base model.
     words=$(wc -l < "$data/spm/dict.txt")
     for ((i = words; i < ${WORDS:-50260}; i++)); do echo "unused$i 0"; done | tee -a "$data/text/shard0/dict.txt" >> "$data/task/input0/dict.txt"
-    [ -z "${NO_WHEELS:-}" ] || exit 0
-    wheel=(--no-deps --dest "$out/wheels")
-    "$python" -m pip download "${wheel[@]}" --no-binary :all: --no-build-isolation fairseq-fixed==0.12.3.1
-    "$python" -m pip download "${wheel[@]}" --only-binary :all: --python-version "${TARGET:-3.12}" --platform manylinux2014_x86_64 hydra-core==1.3.2 omegaconf==2.3.0
-    exec "$python" -m pip wheel --no-deps --wheel-dir "$out/wheels" antlr4-python3-runtime==4.9.3
+    fetch_wheels "$folder"
+    exit
 fi
-
-if ! "$python" -c 'import fairseq.data.data_utils_fast, omegaconf' 2>/dev/null; then
-    site=$out/site
-    if [ ! -e "$site/built" ]; then
-        "$python" -m pip install -q --no-index --no-deps --target "$site" "$out"/wheels/*.whl
-        tar -xzf "$out"/wheels/fairseq*.tar.gz -C "$site" --strip-components=1
-        "$python" scripts/build_fairseq_extensions.py "$site"
-        touch "$site/built"
-    fi
-    export PYTHONPATH=$site:$PYTHONPATH
-fi
-exec "$python" -m fairseq_linformer.benchmark.gpu_check "$out" "$@"
+use_wheels "$folder"
+exec "$python" -m tests.gpu.check "$folder" "$@"

@@ -113,7 +113,7 @@ def test_python_of_a_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_encoder(tmp_path / "bert", "bert", True)
     main(["convert", "bert", "linformer"])
-    for words in (["hf-base"], ["embedder", "--pooling", "mean"], ["onnx-sst-2", "--onnx"]):
+    for words in (["hf-base"], ["embedder", "--pooling", "mean"], ["onnx-sst-2", "--onnx", "--int8"]):
         main(["export", "linformer/model.pt", *words])
     for block in blocks((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"), "python"):
         exec(block, {})

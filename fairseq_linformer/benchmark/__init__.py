@@ -6,5 +6,4 @@ processes          whole fairseq-train processes
 models, encoders   what is compared
 timing, memory     how it is measured; rows: how it is reported
 flops, gpus        operations, and GPUs' data sheets
-gpu_check          correctness and speed on a GPU, and fairseq's programs
 """

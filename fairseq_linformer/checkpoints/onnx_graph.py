@@ -95,8 +95,8 @@ def _fold(projection: LearnedProjection, max_positions: int) -> None:
     E = projection().detach()
     if isinstance(projection, LinearProjection):
         E = E[..., : projection.num_reached(max_positions), :max_positions].clone()
-    weight = projection.weight = nn.Parameter(E, requires_grad=False)
-    projection.forward = lambda n=None: weight  # type: ignore[method-assign]
+    projection.weight = nn.Parameter(E, requires_grad=False)  # the graph names it by its path
+    projection.forward = lambda n=None: projection.get_parameter("weight")  # type: ignore[method-assign]
 
 
 def write_graph(

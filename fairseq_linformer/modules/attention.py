@@ -18,14 +18,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
-from .fused_attention import align_mask, attention_dtype, masked_score
 from .linear import AnyProjection, LinearProjection
-from .local_window import Neighbors, attend_locally, attend_locally_at, find_neighbors
 from .order import Order, cheapest_order, exported_order
 
 LinearFactory = Callable[[int, int], nn.Linear]
 """Builds a linear layer with bias from (in_features, out_features)."""
 Reduce = Callable[[Tensor], Tensor]
+"""Projects positions, (B, n, d) to (B, k', d)."""
 
 
 class Masks(NamedTuple):
@@ -35,14 +34,11 @@ class Masks(NamedTuple):
     Attributes:
         bias: added to the scores, see ``Projection.bias``.
         E_scale, F_scale: see ``Projection.row_scale``.
-        neighbors: how to attend to the keys in reach of all positions; None without a local window, and if the window
-            of each query is gathered instead.
     """
 
     bias: Tensor | None
     E_scale: Any
     F_scale: Any
-    neighbors: Neighbors | None
 
 
 class LinearMultiheadAttention(nn.Module):
@@ -57,9 +53,6 @@ class LinearMultiheadAttention(nn.Module):
       and E = F = identity this is PyTorch's multi-head attention with its padding mask. Without windows, as in the
       authors' code, every sentence attends to all k positions.
 
-    With a ``local_window`` w, an extension of the equation, each position also attends to the keys at most w positions
-    away, in the same softmax. Windows do not count the tokens in reach; a window without other tokens is masked.
-
     Args:
         embed_dim: d.
         num_heads: H, which must divide d.
@@ -67,7 +60,6 @@ class LinearMultiheadAttention(nn.Module):
         F: projection of values; None to use E.
         shared: E belongs to the caller, who passes its matrix to ``forward`` (layerwise sharing).
         dropout: attention dropout probability.
-        local_window: w; 0 for equation (7).
         linear: builds the query, key, value and output projections.
     """
 
@@ -79,13 +71,11 @@ class LinearMultiheadAttention(nn.Module):
         F: AnyProjection | None = None,
         shared: bool = False,
         dropout: float = 0.0,
-        local_window: int = 0,
         linear: LinearFactory = nn.Linear,
     ):
         super().__init__()
         self.embed_dim, self.num_heads = embed_dim, num_heads
-        self.head_dim = embed_dim // num_heads
-        self.dropout, self.local_window = dropout, local_window
+        self.head_dim, self.dropout = embed_dim // num_heads, dropout
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim) for _ in range(4))
         self.E, self.F = None if shared else E, F
         # A tuple hides the shared E from nn.Module: it is the caller's submodule.
@@ -98,45 +88,19 @@ class LinearMultiheadAttention(nn.Module):
         return E, self.F or E
 
     @property
-    def _dropout(self) -> float:
+    def active_dropout(self) -> float:
         """The dropout probability in the current mode."""
         return self.dropout if self.training else 0.0
 
     def mask_key(self, n: int, positions: Tensor | None = None) -> tuple[Any, ...]:
         """What ``masks`` depend on besides the input: n positions, of which ``positions`` are read."""
         E, F_ = self.projections
-        gathers_windows = self.local_window > 0 and not self._attends_at_all(n, positions)
-        return E.geometry(), F_.geometry(), self.local_window, gathers_windows, self._dropout > 0
+        return E.geometry(), F_.geometry()
 
-    def _attends_at_all(self, n: int, positions: Tensor | None, need_weights: bool = False) -> bool:
-        """Whether to attend with a local window at all positions, also if only some are read, because copies of the
-        neighbors of each would be more than twice as large as the input."""
-        if need_weights or positions is None:
-            return not need_weights
-        # An exported graph has no branches.
-        return not torch.compiler.is_exporting() and positions.size(1) * (2 * self.local_window + 1) > 2 * n
-
-    def masks(
-        self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None, need_weights: bool = False
-    ) -> Masks:
+    def masks(self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None) -> Any:
         """The masks of an input; arguments as for ``forward``, ``x`` is read only for its shape, dtype and device."""
-        E, F_ = self.projections
-        n, reach, dtype = x.size(1), self.local_window, _query_dtype(x)
-        E_scale = E.row_scale(x, padding_mask)
-        scales = E_scale, E_scale if F_ is E else F_.row_scale(x, padding_mask)
-        if not reach:
-            bias = E.bias(x, padding_mask)
-            return Masks(None if bias is None else bias.to(dtype), *scales, None)
-        dtype, neighbors = attention_dtype(x.device, dtype), None
-        if self._attends_at_all(n, positions, need_weights):
-            neighbors = find_neighbors(x, padding_mask, reach, self.head_dim, dtype, self._dropout)
-            positions = None
-        if positions is None:
-            positions = torch.arange(n, device=x.device).unsqueeze(0)
-        bias = E.bias(x, padding_mask, reach, positions)
-        if bias is None:
-            bias = x.new_zeros(1, 1, 1, E.num_reached(n))
-        return Masks(align_mask(bias.to(dtype).clamp(min=masked_score(dtype))), *scales, neighbors)
+        bias = self.projections[0].bias(x, padding_mask)
+        return Masks(None if bias is None else bias.to(query_dtype(x)), *self.row_scales(x, padding_mask))
 
     def forward(
         self,
@@ -146,7 +110,7 @@ class LinearMultiheadAttention(nn.Module):
         positions: Tensor | None = None,
         need_weights: bool = False,
         order: Order | None = None,
-        masks: Masks | None = None,
+        masks: Any = None,
     ) -> tuple[Tensor, Tensor | None]:
         """
         Args:
@@ -160,70 +124,66 @@ class LinearMultiheadAttention(nn.Module):
             masks: those of a layer with the same ``mask_key``, for the same input; None to compute them.
 
         Returns:
-            (B, m, d), and the weights (B, H, m, k') or None. With a local window they are (B, H, m, k' + 2 w + 1):
-            the last 2 w + 1 belong to the keys from w positions before to w after each query. Values at padded
-            positions are meaningless.
+            (B, m, d), and the weights (B, H, m, k') or None. Values at padded positions are meaningless.
         """
-        n = x.size(1)
-        E, F_ = self.projections
-        if masks is None or (need_weights and masks.neighbors is not None):
-            masks = self.masks(x, padding_mask, positions, need_weights)
-        read = None
-        if masks.neighbors is not None:
-            positions, read = None, positions
-        E_value: Tensor | None = E(n) if self.E is not None else projection
-        F_value: Tensor | None = E_value if F_ is E else F_(n)
-        q = self._split_heads(self.q_proj(x if positions is None else gather_positions(x, positions)))
-        if padding_mask is not None:
-            x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
-        # Keys in reach are computed from the input, so projecting keys costs less than projecting the input.
-        orders = (Order.KEYS,) if self.local_window else E.orders
-        if order is None and torch.compiler.is_exporting():
-            order = exported_order(num_reached_by_one=E.num_reached(1), among=orders)
-        elif order is None:
-            k, d, H = E.num_reached(n), self.embed_dim, self.num_heads
-            order = cheapest_order(q.size(2), n, k, d, H, separate_values=F_ is not E, among=orders)
-
+        if masks is None:
+            masks = self.masks(x, padding_mask)
+        q = self.split_heads(self.q_proj(gather_positions(x, positions)))
+        x = zero_padding(x, padding_mask)
+        order = order or self._choose_order(q.size(2), x.size(1))
         weights: Tensor | None
-        reduce_keys: Reduce = partial(E.reduce, value=E_value, padding_mask=padding_mask, scale=masks.E_scale)
-        reduce_values: Reduce | None = None
-        if F_ is not E:
-            reduce_values = partial(F_.reduce, value=F_value, padding_mask=padding_mask, scale=masks.F_scale)
-        if self.local_window:
-            context, weights = self._attend_with_neighbors(
-                q, x, reduce_keys, reduce_values or reduce_keys, padding_mask, positions, masks
-            )
-        elif order is Order.SCORES:
-            assert isinstance(E, LinearProjection) and isinstance(F_, LinearProjection)  # others lack this order
-            assert E_value is not None and F_value is not None
-            matrices = E.reached(E_value, n), F_.reached(F_value, n)
-            context, weights = self._attend_through_scores(q, x, *matrices, masks)
+        if order is Order.SCORES:
+            context, weights = self._attend_through_scores(q, x, *self._matrices(x.size(1), projection), masks)
         else:
-            keys, values = self._project(x, reduce_keys, reduce_values, order)
-            context, weights = self._attend(q, keys, values, masks.bias, need_weights)
-        context = context.transpose(1, 2).flatten(2)
-        context = self.out_proj(context if read is None else gather_positions(context, read))
-        return context, weights if need_weights else None
+            reductions = self.reductions(x.size(1), projection, padding_mask, masks)
+            context, weights = self._attend(q, *self._project(x, *reductions, order), masks.bias, need_weights)
+        return self.project_output(context), weights if need_weights else None
 
-    def _project(
-        self, x: Tensor, reduce_keys: Reduce, reduce_values: Reduce | None, order: Order
-    ) -> tuple[Tensor, Tensor]:
-        """E K W^K and F V W^V with their biases, each (B, H, k', d_h). ``reduce_values`` is None if F is E."""
+    def _choose_order(self, m: int, n: int) -> Order:
+        E, F_ = self.projections
+        if torch.compiler.is_exporting():
+            return exported_order(E.num_reached(1), E.orders)
+        k, d, H = E.num_reached(n), self.embed_dim, self.num_heads
+        return cheapest_order(m, n, k, d, H, separate_values=F_ is not E, among=E.orders)
+
+    def row_scales(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Any, Any]:
+        """Those of E and F."""
+        E, F_ = self.projections
+        E_scale = E.row_scale(x, padding_mask)
+        return E_scale, E_scale if F_ is E else F_.row_scale(x, padding_mask)
+
+    def _matrices(self, n: int, projection: Tensor | None) -> tuple[Any, Any]:
+        """The matrices or kernels of E and F for n positions; arguments as for ``forward``."""
+        E, F_ = self.projections
+        E_value = projection if self.E is None else E(n)
+        return E_value, E_value if F_ is E else F_(n)
+
+    def reductions(self, n: int, projection: Tensor | None, padding_mask: Tensor | None, masks: Any) -> tuple[Any, Any]:
+        """The projections of keys and of values."""
+        E, F_ = self.projections
+        E_value, F_value = self._matrices(n, projection)
+        reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask, scale=masks.E_scale)
+        if F_ is E:
+            return reduce_keys, reduce_keys
+        return reduce_keys, partial(F_.reduce, value=F_value, padding_mask=padding_mask, scale=masks.F_scale)
+
+    def _project(self, x: Tensor, reduce_keys: Reduce, reduce_values: Reduce, order: Order) -> tuple[Tensor, Tensor]:
+        """E K W^K and F V W^V with their biases, each (B, H, k', d_h)."""
         if order is Order.INPUT:
             reduced = reduce_keys(x)  # (B, k', d)
             keys = self.k_proj(reduced)
-            values = self.v_proj(reduced if reduce_values is None else reduce_values(x))
+            values = self.v_proj(reduced if self.F is None else reduce_values(x))
         else:
             (keys, key_bias), (values, value_bias) = split_biases(x, self.k_proj, self.v_proj)
             keys = reduce_keys(keys - key_bias) + key_bias
-            values = (reduce_values or reduce_keys)(values - value_bias) + value_bias
-        return self._split_heads(keys), self._split_heads(values)
+            values = reduce_values(values - value_bias) + value_bias
+        return self.split_heads(keys), self.split_heads(values)
 
     def _attend(
         self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """softmax(q keys^T) values: (B, H, m, d_h), and the weights with ``need_weights``."""
-        p = self._dropout
+        p = self.active_dropout
         # On CPU, PyTorch's attention with dropout is not fused and stores 12 bytes per weight; this stores 5.
         if not (need_weights or (p > 0 and q.device.type == "cpu")):
             mask = None if bias is None else bias.to(q.dtype)
@@ -231,45 +191,26 @@ class LinearMultiheadAttention(nn.Module):
         weights = self._softmax(self._scaled(q) @ keys.transpose(-2, -1), bias)
         return dropped_product(weights, values, p), weights
 
-    def _attend_with_neighbors(
-        self,
-        q: Tensor,
-        x: Tensor,
-        reduce_keys: Reduce,
-        reduce_values: Reduce,
-        padding_mask: Tensor | None,
-        positions: Tensor | None,
-        masks: Masks,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Like ``_attend``, with the exact keys and values in reach."""
-        (keys, key_bias), (values, value_bias) = split_biases(x, self.k_proj, self.v_proj)
-        keys = keys - key_bias  # which cancels in the softmax
-        projected = reduce_keys(keys), reduce_values(values - value_bias) + value_bias
-        projected = self._split_heads(projected[0]), self._split_heads(projected[1])
-        exact = self._split_heads(keys), self._split_heads(values)
-        assert masks.bias is not None
-        if masks.neighbors is not None:
-            return attend_locally(q, projected, exact, masks.bias, masks.neighbors, self._dropout), None
-        if positions is None:
-            positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)
-        reach = self.local_window
-        return attend_locally_at(positions, q, projected, exact, masks.bias, padding_mask, reach, self._dropout)
-
     def _attend_through_scores(
-        self, q: Tensor, x: Tensor, E: Tensor, F_: Tensor, masks: Masks
+        self, q: Tensor, x: Tensor, E_matrix: Tensor, F_matrix: Tensor, masks: Masks
     ) -> tuple[Tensor, Tensor]:
-        """Like ``_attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V); E and F are the (k', n)
-        parts of the matrices that the input reaches."""
+        """Like ``_attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V)."""
+        E, F_ = self.projections
+        assert isinstance(E, LinearProjection) and isinstance(F_, LinearProjection)  # others lack this order
+        n = x.size(1)
+        E_matrix, F_matrix = E.reached(E_matrix, n), F_.reached(F_matrix, n)  # (k', n)
         (keys, key_bias), (values, value_bias) = split_biases(x, self.k_proj, self.v_proj)
-        keys = self._split_heads(keys - key_bias)  # (B, H, n, d_h); the bias cancels in the softmax
-        values = self._split_heads(values - value_bias)
+        keys = self.split_heads(keys - key_bias)  # (B, H, n, d_h); the bias cancels in the softmax
+        values = self.split_heads(values - value_bias)
         q = self._scaled(q)
-        scores = _scale_columns((q @ keys.transpose(-2, -1)) @ E.transpose(-2, -1), masks.E_scale)  # (B, H, m, k')
+        scores = _scale_columns(
+            (q @ keys.transpose(-2, -1)) @ E_matrix.transpose(-2, -1), masks.E_scale
+        )  # (B, H, m, k')
         weights = self._softmax(scores, masks.bias)
-        dropped = dropout(weights, self._dropout)
+        dropped = dropout(weights, self.active_dropout)
         # After dropout the weights no longer sum to one.
         value_bias = dropped.sum(-1, keepdim=True) * value_bias.view(self.num_heads, 1, self.head_dim)
-        return (_scale_columns(dropped, masks.F_scale) @ F_) @ values + value_bias, weights
+        return (_scale_columns(dropped, masks.F_scale) @ F_matrix) @ values + value_bias, weights
 
     def _scaled(self, q: Tensor) -> Tensor:
         """q / sqrt(d_h). Queries are scaled because scores are more numerous."""
@@ -278,7 +219,12 @@ class LinearMultiheadAttention(nn.Module):
     def _softmax(self, scores: Tensor, bias: Tensor | None) -> Tensor:
         return torch.softmax(scores if bias is None else scores + bias.to(scores.dtype), -1)
 
-    def _split_heads(self, x: Tensor) -> Tensor:
+    def project_output(self, context: Tensor) -> Tensor:
+        """(B, H, m, d_h) to (B, m, d)"""
+        output: Tensor = self.out_proj(context.transpose(1, 2).flatten(2))
+        return output
+
+    def split_heads(self, x: Tensor) -> Tensor:
         """(B, length, d) -> (B, H, length, d_h)"""
         heads: Tensor = x.unflatten(-1, (self.num_heads, self.head_dim))
         return heads.transpose(1, 2)
@@ -289,7 +235,7 @@ def _scale_columns(scores: Tensor, scale: Tensor | None) -> Tensor:
     return scores if scale is None else scores * scale.transpose(-2, -1).unsqueeze(1)
 
 
-def _query_dtype(x: Tensor) -> torch.dtype:
+def query_dtype(x: Tensor) -> torch.dtype:
     """The dtype of queries, which is that of autocast if it is enabled."""
     device = x.device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
@@ -309,8 +255,15 @@ def split_biases(x: Tensor, *linears: nn.Module) -> list[tuple[Tensor, Tensor]]:
     return [(y.view(B, n, -1), bias.squeeze(0)) for y, bias in split]
 
 
-def gather_positions(x: Tensor, positions: Tensor) -> Tensor:
-    """Rows ``positions`` (B, m) of ``x`` (B, n, d): (B, m, d)."""
+def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """(B, n, d), zero at padding."""
+    return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
+
+
+def gather_positions(x: Tensor, positions: Tensor | None) -> Tensor:
+    """Rows ``positions`` (B, m) of ``x`` (B, n, d): (B, m, d); all for None."""
+    if positions is None:
+        return x
     B, n, _ = x.shape
     rows = positions + torch.arange(B, device=x.device).unsqueeze(1) * n
     # Unlike gather, index_select does not store x for the backward pass.

@@ -54,7 +54,8 @@ class _DroppedProduct(torch.autograd.Function):
         dropped, mask = torch.native_dropout(weights, p, True)
         ctx.save_for_backward(weights, values, mask)
         ctx.scale = 1 / (1 - p)
-        with torch.autocast(values.device.type, enabled=False):  # so that gradients have the dtype of the values
+        # Not under autocast, so that gradients have the dtype of the values; the meta device has none.
+        with torch.autocast("cpu" if values.is_meta else values.device.type, enabled=False):
             return dropped @ values
 
     @staticmethod

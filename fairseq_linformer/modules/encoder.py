@@ -125,7 +125,7 @@ class LinformerLayers(nn.Module):
         if hiddens is not None:
             hiddens.append(x)
         if not layers:  # LayerDrop has dropped all
-            return x if positions is None else gather_positions(x, positions)
+            return gather_positions(x, positions)
         # All masks before the first layer, because some synchronize with a GPU.
         reads = [None] * (len(layers) - 1) + [positions]
         masks: dict[tuple[Any, ...], Any] = {}

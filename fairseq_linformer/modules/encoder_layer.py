@@ -15,6 +15,7 @@ from .attention import LinearFactory, LinearMultiheadAttention, gather_positions
 from .dropout import Dropout
 from .full_attention import FullAttention
 from .linear import AnyProjection, HeadProjections, LinearProjection
+from .local_window import LocalWindowAttention
 from .pooling import Convolution, MaxPool, MeanPool
 from .projection import Projection
 from .rate import default_lr_scale
@@ -85,7 +86,7 @@ class LinformerEncoderLayer(nn.Module):
         Returns:
             (B, m, d), or (B, n, d) without ``positions``.
         """
-        residual = x if positions is None else gather_positions(x, positions)
+        residual = gather_positions(x, positions)
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)
         x, _ = self.self_attn(x, padding_mask, projection, positions, masks=masks)
@@ -121,7 +122,9 @@ def _build_attention(
         return FullAttention(d, heads, dropout, linear)
     E = shared or build_projection(config, index)
     F = build_projection(config, index, "F") if config.has_separate_values else None
-    return LinearMultiheadAttention(d, heads, E, F, shared is not None, dropout, config.local_window, linear)
+    if w := config.local_window:
+        return LocalWindowAttention(d, heads, E, F, shared is not None, dropout, linear, local_window=w)
+    return LinearMultiheadAttention(d, heads, E, F, shared is not None, dropout, linear)
 
 
 def build_projection(config: LinformerConfig, layer: int = 0, which: str = "E") -> AnyProjection:

@@ -26,7 +26,6 @@ class FullAttention(nn.Module):
     """
 
     projections = None, None
-    local_window = 0
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, linear: LinearFactory = nn.Linear):
         super().__init__()

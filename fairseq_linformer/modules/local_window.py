@@ -29,6 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .attention import LinearMultiheadAttention, gather_positions, query_dtype, split_biases, zero_padding
 from .dropout import dropped_product
 from .fused_attention import (
     Attended,
@@ -44,6 +45,7 @@ from .fused_attention import (
     masked_score,
     supports_windows,
 )
+from .order import Order
 from .windows import ceil_div
 
 CHUNK, GPU_CHUNK = 32, 64
@@ -67,6 +69,102 @@ class Neighbors(NamedTuple):
     positions: Any = None
     mask: Any = None
     bounds: Tensor | None = None
+
+
+class LocalMasks(NamedTuple):
+    """Like ``attention.Masks``.
+
+    Attributes:
+        bias: added to the scores of projected positions; their windows do not count the tokens in reach.
+        neighbors: how to attend to the keys in reach of all positions; None if the window of each query is gathered.
+    """
+
+    bias: Tensor
+    E_scale: Any
+    F_scale: Any
+    neighbors: Neighbors | None
+
+
+class LocalWindowAttention(LinearMultiheadAttention):
+    """Equation (7), extended: each position also attends to the keys at most w positions away, in the same softmax.
+
+    Windows of the projections do not count the tokens in reach; a window without other tokens is masked.
+
+    Args:
+        local_window: w, at least 1.
+        arguments: those of ``LinearMultiheadAttention``.
+    """
+
+    def __init__(self, *arguments: Any, local_window: int, **more: Any):
+        super().__init__(*arguments, **more)
+        self.local_window = local_window
+
+    def mask_key(self, n: int, positions: Tensor | None = None) -> tuple[Any, ...]:
+        attends_at_all = self._attends_at_all(n, positions)
+        return *super().mask_key(n), self.local_window, attends_at_all, self.active_dropout > 0
+
+    def _attends_at_all(self, n: int, positions: Tensor | None) -> bool:
+        """Whether to attend at all positions, also if only some are read, because copies of the neighbors of each would
+        be more than twice as large as the input."""
+        if positions is None:
+            return True
+        # An exported graph has no branches.
+        return not torch.compiler.is_exporting() and positions.size(1) * (2 * self.local_window + 1) > 2 * n
+
+    def masks(
+        self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None, need_weights: bool = False
+    ) -> LocalMasks:
+        """The masks of an input. Weights are computed where the windows of queries are gathered."""
+        E, reach, n = self.projections[0], self.local_window, x.size(1)
+        dtype, neighbors = attention_dtype(x.device, query_dtype(x)), None
+        if not need_weights and self._attends_at_all(n, positions):
+            neighbors = find_neighbors(x, padding_mask, reach, self.head_dim, dtype, self.active_dropout)
+            positions = None
+        bias = E.bias(x, padding_mask, reach, all_positions(x) if positions is None else positions)
+        if bias is None:
+            bias = x.new_zeros(1, 1, 1, E.num_reached(n))
+        bias = align_mask(bias.to(dtype).clamp(min=masked_score(dtype)))
+        return LocalMasks(bias, *self.row_scales(x, padding_mask), neighbors)
+
+    def forward(
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None = None,
+        projection: Tensor | None = None,
+        positions: Tensor | None = None,
+        need_weights: bool = False,
+        order: Order | None = None,
+        masks: LocalMasks | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Like ``LinearMultiheadAttention.forward``, in the order KEYS: keys in reach are computed from the input, so
+        projecting keys costs less than projecting the input.
+
+        Returns:
+            (B, m, d), and the weights (B, H, m, k' + 2 w + 1) or None: the last 2 w + 1 belong to the keys from w
+            positions before to w after each query.
+        """
+        if masks is None or (need_weights and masks.neighbors is not None):
+            masks = self.masks(x, padding_mask, positions, need_weights)
+        neighbors, dropout = masks.neighbors, self.active_dropout
+        q = self.split_heads(self.q_proj(gather_positions(x, positions if neighbors is None else None)))
+        x = zero_padding(x, padding_mask)
+        reduce_keys, reduce_values = self.reductions(x.size(1), projection, padding_mask, masks)
+        (keys, key_bias), (values, value_bias) = split_biases(x, self.k_proj, self.v_proj)
+        keys = keys - key_bias  # which cancels in the softmax
+        far = self.split_heads(reduce_keys(keys)), self.split_heads(reduce_values(values - value_bias) + value_bias)
+        near = self.split_heads(keys), self.split_heads(values)
+        if neighbors is not None:
+            context = attend_locally(q, far, near, masks.bias, neighbors, dropout)
+            context = context.transpose(1, 2).flatten(2)
+            return self.out_proj(gather_positions(context, positions)), None
+        at = all_positions(x) if positions is None else positions
+        context, weights = attend_locally_at(at, q, far, near, masks.bias, padding_mask, self.local_window, dropout)
+        return self.project_output(context), weights if need_weights else None
+
+
+def all_positions(x: Tensor) -> Tensor:
+    """(1, n) of (B, n, d)"""
+    return torch.arange(x.size(1), device=x.device).unsqueeze(0)
 
 
 def find_neighbors(

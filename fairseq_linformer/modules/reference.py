@@ -29,6 +29,7 @@ from . import (
     Projection,
 )
 from .linear import AnyProjection, HeadProjections
+from .local_window import LocalWindowAttention
 
 Rows = dict[int, Tensor]
 """Projected position to its row; without an entry it is masked, because the sentence has no token in its window."""
@@ -160,7 +161,8 @@ def linear_attention(attention: LinearMultiheadAttention | FullAttention, X: Ten
 
 def attention_head(attention: LinearMultiheadAttention | FullAttention, i: int, X: Tensor) -> Tensor:
     """head_i of each query: (n, d) to (n, d_h)."""
-    H, d_h, reach, n = attention.num_heads, attention.head_dim, attention.local_window, len(X)
+    H, d_h, n = attention.num_heads, attention.head_dim, len(X)
+    reach = attention.local_window if isinstance(attention, LocalWindowAttention) else 0
     E, F = attention.projections
     part = slice(i * d_h, (i + 1) * d_h)
     linears = (attention.q_proj, attention.k_proj, attention.v_proj)

@@ -130,7 +130,7 @@ CASES: list[Case] = [
         rows.tsv mlm/model.pt --text-column review -> no column review; choose from sentence, label
         rows.tsv mlm/model.pt --source glue -> --source needs a task, got rows.tsv
         data mlm/model.pt --valid rows.tsv -> --valid.* need a file of yours, got data
-        sst-2 mlm/model.pt --label-column x -> --label-column need a file of yours, got sst-2
+        sst-2 mlm/model.pt --label-column x -> --regression need a file of yours, got sst-2
         sst-2 data -> data has neither a checkpoint nor .*config.json; it is prepared data
         sst-2 bad/grid -> bad/grid has neither .*; choose one of its runs, such as bad/grid/lr1e-05-batch32-seed1
         sst-2 mlm/model.pt --data task --source glue --lr nan -> --lr must .*nan
@@ -249,7 +249,6 @@ CASES: list[Case] = [
         mlm/model.pt out --labels bad/dict.txt -> --labels has no effect
         mlm/model.pt out --no-tokenizer --dictionary mlm/dict.txt -> --dictionary
         mlm/model.pt out --int8 -> --int8, --max-positions and --pooling none need --onnx
-        rob/model.pt out -> roberta|Linformer
         hf out -> hf must be a fairseq checkpoint, got a model of transformers; `convert` makes a checkpoint of it
         bad/run/checkpoints/model.pt out -> result.json is not JSON
         bert out --onnx -> bert must be a folder that `export` wrote, got model_type

@@ -4,10 +4,10 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from transformers import AutoModelForMaskedLM
 
 from fairseq_linformer.checkpoints.convert import convert
+from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.models import LinformerRobertaModel
@@ -63,7 +63,7 @@ def test_old_checkpoints_of_roberta_eps_load(old, mlm_data):
 @pytest.mark.slow
 def test_old_checkpoints_of_roberta_eps_are_finetuned_and_converted(old, class_data, tmp_path):
     path, expected = old
-    start = open_initial_checkpoint(path, tmp_path / "runs")
+    start = open_initial_checkpoint(identify(path), tmp_path / "runs")
     assert {"model._name=roberta_eps", "++model.projected_dim=null"} <= {*start.overrides}
     assert start.description["sharing"] == start.description["projection"] == ""
     options = [f"checkpoint.finetune_from_model={path}", "common.fp16=false", "task.num_classes=2"]
@@ -93,7 +93,7 @@ def test_conversion_without_projection(roberta, class_data, tmp_path):
 
 def test_export_and_import(roberta, tmp_path):
     convert(roberta, tmp_path / "same", projection="none")
-    to_huggingface(tmp_path / "same" / "model.pt", tmp_path / "hf", tokenizer=False)
+    export_checkpoint(tmp_path / "same" / "model.pt", tmp_path / "hf", tokenizer=False)
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
     expected = logits(model_of(roberta))
     with torch.no_grad():
@@ -102,4 +102,4 @@ def test_export_and_import(roberta, tmp_path):
     ours, theirs = (read_checkpoint(tmp_path / name / "model.pt")["model"] for name in ("back", "same"))
     assert ours.keys() == theirs.keys() and all(torch.equal(value, theirs[key]) for key, value in ours.items())
     with pytest.raises(ValueError, match="must be a checkpoint of linformer_roberta, got architecture 'roberta'"):
-        to_huggingface(roberta, tmp_path / "no", tokenizer=False)
+        export_checkpoint(roberta, tmp_path / "no", tokenizer=False)

@@ -21,7 +21,7 @@ from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.checkpoints.provenance import read_origins
-from fairseq_linformer.checkpoints.transformers_loading import read_weight_files
+from fairseq_linformer.checkpoints.transformers_loading import _read_weight_files
 from fairseq_linformer.data.documents import read_documents, split_paragraphs
 from fairseq_linformer.data.sources import locate_source, parse_source
 from fairseq_linformer.data.task_sources import open_source
@@ -138,7 +138,7 @@ TARGETS = {
     "labels": Target(partial(read_labels, classes=2), "cls/label/dict.txt", "dict.txt"),
     "sentencepiece": Target(_tokenizer("sentencepiece"), "spm.model", "x.model"),
     "literal": Target(_literal, b"[(1, 2)] * 3", "literal"),
-    "weights-index": Target(read_weight_files, json.dumps(WEIGHTS).encode(), "model.safetensors.index.json"),
+    "weights-index": Target(_read_weight_files, json.dumps(WEIGHTS).encode(), "model.safetensors.index.json"),
     "config.yaml": Target(lambda path: compose_config(str(path)), YAML, "x.yaml"),
     "tokenizer-json": Target(_tokenizer("tokenizer_json"), "bert/tokenizer.json", "tokenizer.json"),
     "checkpoint": Target(_checkpoint, "mlm/model.pt", "x.pt"),

@@ -1,5 +1,7 @@
 """The attention module against equation (7) written out, in every order of multiplication."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from fairseq_linformer.config import PROJECTION_INITS, PROJECTIONS, SHARING, Lin
 from fairseq_linformer.modules import LinearMultiheadAttention
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.linear import HeadProjections
+from fairseq_linformer.modules.local_window import LocalWindowAttention
 from fairseq_linformer.modules.order import Order
 from fairseq_linformer.modules.projection import LearnedProjection, Projection
 from fairseq_linformer.modules.reference import linear_attention
@@ -52,7 +55,8 @@ def make(
     layer = 1 if init in ("staggered", "graded") else 0  # the one whose windows begin later
     E = build_projection(config, layer)
     F = build_projection(config, layer, "F") if config.has_separate_values else None
-    attention = LinearMultiheadAttention(d, heads, E, F, shared=config.has_single_projection, local_window=local_window)
+    kind = partial(LocalWindowAttention, local_window=local_window) if local_window else LinearMultiheadAttention
+    attention = kind(d, heads, E, F, shared=config.has_single_projection)
     for linear in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj):
         torch.nn.init.normal_(linear.weight, std=0.4)
         torch.nn.init.normal_(linear.bias, std=0.4)
@@ -74,7 +78,7 @@ def expected_of(attention, x, lengths):
 
 
 def orders_of(attention):
-    return (Order.KEYS,) if attention.local_window else attention.projections[0].orders
+    return (Order.KEYS,) if isinstance(attention, LocalWindowAttention) else attention.projections[0].orders
 
 
 def run(attention, E, x, lengths, **kwargs):

@@ -22,7 +22,7 @@ from fairseq_linformer.reproduction.run import (
     compared_run,
     train_runs,
 )
-from fairseq_linformer.training.compose import compose_config
+from fairseq_linformer.training.job import compose_config
 
 from .. import fairseq_commands
 

@@ -121,5 +121,5 @@ def test_scores(masked_lm, tmp_path, monkeypatch, capsys):
     assert {name: score["value"] for name, score in exported.items()} == pytest.approx(
         {name: score["value"] for name, score in found.items()}, abs=1e-4
     )
-    with pytest.raises(SystemExit, match="was prepared from other files or columns"):
+    with pytest.raises(SystemExit, match="was made from other inputs: source must be"):
         main([*map(str, [*command, "--no-regression", "--data", name])])

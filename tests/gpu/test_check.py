@@ -1,0 +1,142 @@
+"""``scripts/gpu_check.sh``: its steps, and a rehearsal on a bare machine, at tiny sizes on a CPU."""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_linformer.modules import fused_attention
+
+from . import bare_machine, check
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_check.sh"
+
+
+def read_results(folder):
+    assert {path.name for path in folder.iterdir()} <= {"results.json", "table.md", "log.txt"}
+    return json.loads((folder / "results.json").read_text())
+
+
+@pytest.mark.nightly
+def test_rehearsal_on_a_bare_machine(tmp_path):
+    """One step fails and one hangs; the others run. A rerun repeats only these two."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    prepared = subprocess.run(
+        [SCRIPT, tmp_path / "folder", "--prepare"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "WORDS": "1200", "TARGET": version, "PYTHON": sys.executable},
+    )
+    assert prepared.returncode == 0, prepared.stderr
+    python = bare_machine.make_environment(tmp_path / "bare")
+    imported = bare_machine.run(python, python, "-c", "import torch, sys; print(sys.prefix); import bitarray")
+    assert imported.stdout.split() == [str(tmp_path / "bare")] and "No module named 'bitarray'" in imported.stderr
+    script = python.read_text()
+    cases = ["*'-m fairseq_cli.validate'*) sleep infinity ;;", "*sentence_prediction*) echo out of luck; exit 3 ;;"]
+    python.write_text(script.replace("esac", "\n".join([*cases, "esac"])))
+    words = [SCRIPT, tmp_path / "folder", "--smoke", "--results", tmp_path / "results", "--minutes", 60]
+    done = bare_machine.run(python, *words, "--step-seconds", 120)
+    results = read_results(tmp_path / "results")
+    assert done.returncode == 1 and (tmp_path / "results" / "table.md").read_text() in done.stdout, done.stderr
+    failed = {name: result["summary"] for name, result in results.items() if not result["ok"]}
+    assert failed == {"finetune": "status 3: out of luck", "validate": "stopped after 120 s: "}, failed
+    assert len(results) == 4 + 2 + 8 and results["fp16"]["loss"] != results["resume"]["loss"]
+
+    python.write_text(script)
+    done = bare_machine.run(python, *words)
+    assert done.returncode == 0, done.stdout
+    again = read_results(tmp_path / "results")
+    assert {name for name in results if again[name] != results[name]} == {"finetune", "validate"}
+
+
+def test_a_step_that_fails_and_one_that_hangs(tmp_path):
+    """The process that hangs is stopped with its children."""
+    failed = check.run_step(check.Step(["sh", "-c", "echo reason; exit 3"]), 60)
+    assert (failed["ok"], failed["summary"], failed["log"]) == (False, "status 3: reason", "reason\n")
+    pid = tmp_path / "pid"
+    hung = check.run_step(check.Step(["sh", "-c", f"echo begins; sleep 1000 & echo $! > {pid}; wait"]), 1)
+    assert (hung["ok"], hung["summary"]) == (False, "stopped after 1 s: begins")
+    with contextlib.suppress(ProcessLookupError):  # it has ended, and is gone
+        child = os.pidfd_open(int(pid.read_text()))
+        assert select.select([child], [], [], 60)[0], "the child has not ended"
+        os.close(child)
+
+
+@pytest.mark.parametrize(
+    "log, must_log, reason, summary",
+    [
+        ('RESULT {"ok": true, "summary": "4 ms"}', "", "", "4 ms"),
+        ('"loss": "2.5"\n"wps": "10"\n"wps": "30"', "", "", "loss 2.5, 30 tokens/s"),
+        ('"loss": "nan"', "", "", 'loss nan: "loss": "nan"'),
+        ("done", "Loaded checkpoint", "", "the output lacks 'Loaded checkpoint': done"),
+        ("Traceback\nValueError: k", "", "status 1", "status 1: ValueError: k"),
+    ],
+)
+def test_what_a_log_says(log, must_log, reason, summary):
+    result = check.read_log(log, must_log, reason)
+    assert result["summary"] == summary and result["ok"] == (summary in ("4 ms", "loss 2.5, 30 tokens/s"))
+
+
+def test_results_are_written_after_each_step(tmp_path, capsys):
+    results = check.Results(tmp_path, ["a", "b"], "cuda")
+    results.add("a", {"ok": True, "summary": "x | y", "seconds": 2.0, "log": "text"})
+    assert (tmp_path / "table.md").read_text().splitlines()[2:] == [
+        "| a | ok | 2 | x \\| y |",
+        "| b | FAILED | 0 | not run: rerun the command |",
+    ]
+    assert (tmp_path / "log.txt").read_text() == "==== a\ntext\n"
+    again = check.Results(tmp_path, ["a", "b"], "cuda")
+    assert again.is_ok("a") and not again.is_ok("b")
+    assert not check.Results(tmp_path, ["a", "b"], "cpu").is_ok("a")  # a GPU's results are not those of --smoke
+
+
+def variant(**options):
+    return next(config for name, config in check.variants(check.SMOKE).items() if name.endswith("W=16"))
+
+
+@pytest.mark.slow
+def test_a_variant_is_compared(monkeypatch):
+    result = check.check_variant(check.SMOKE, variant())
+    assert result["ok"], result["summary"]
+    assert len(result["errors"]) == 2 * (4 + 1)
+
+    monkeypatch.setattr(check, "BOUNDS", {"fp32": 1e-12, "bf16": 1e-12})
+    assert not check.check_variant(check.SMOKE, variant())["ok"]
+
+
+def test_gradients_that_drop_other_weights_are_found(monkeypatch):
+    torch.manual_seed(0)
+    encoder = check.LinformerEncoder(variant()).double()
+    tokens, weights = torch.randint(5, 100, (2, 40)), torch.randn(2, 40, encoder.config.embed_dim)
+    assert check.dropout_error(encoder, tokens, weights) < 0.02
+    native_dropout = torch.native_dropout
+
+    def drop_others(x, p, train):
+        dropped, mask = native_dropout(x, p, train)
+        return dropped, mask.flip(-2)
+
+    monkeypatch.setattr(torch, "native_dropout", drop_others)
+    assert check.dropout_error(encoder, tokens, weights) > 0.2
+
+
+def test_why_a_model_has_no_times(monkeypatch):
+    def fail(*args):
+        raise RuntimeError("an illegal memory access")
+
+    monkeypatch.setattr(fused_attention, "attend", fail)
+    monkeypatch.setattr("fairseq_linformer.modules.local_window.attend", fail)
+    result = check.time_models(check.SMOKE, 32)
+    assert not result["ok"] and "forward of linformer W=2: an illegal memory access" in result["summary"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_without_a_gpu(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        check.main([str(tmp_path)])
+    assert "PyTorch finds no GPU; --smoke" in capsys.readouterr().err
