@@ -9,6 +9,7 @@ from transformers import AutoModelForMaskedLM
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
