@@ -33,6 +33,7 @@ def read_checkpoint(path) -> dict[str, Any]:
     """
     # Not at the top: an exported folder is evaluated without fairseq.
     from ..models.fairseq_fixes import check_settings, load_weights_only
+    from ..models.options import ARCHITECTURES
     from ..models.state_dicts import drop_old_buffers
 
     checkpoint = load_weights_only(path)
@@ -50,7 +51,7 @@ def read_checkpoint(path) -> dict[str, Any]:
                 f"{path} must be a checkpoint of linformer_roberta or roberta, got architecture "
                 f"{get_architecture(checkpoint)!r} without sentence_encoder.{name}.weight"
             )
-    drop_old_buffers(checkpoint["model"])
+    drop_old_buffers(checkpoint["model"], is_ours=get_architecture(checkpoint) in ARCHITECTURES)
     return checkpoint
 
 

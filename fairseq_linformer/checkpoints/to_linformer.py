@@ -8,6 +8,7 @@ from ..models.state_dicts import (
     ENCODER,
     PADDING_IDX,
     POSITIONS,
+    VERSION,
     add_projections,
     count_layers,
     has_projections,
@@ -79,7 +80,7 @@ def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
             projection_init="graded" if projection == "linear" else None,
         )
     args, config = resolve_model({**model, **options}, state)
-    state.pop(ENCODER + "version", None)
+    state.pop(VERSION, None)
     return replace_model(checkpoint, add_projections(state, config), {"_name": args.arch, **collect_options(args)})
 
 

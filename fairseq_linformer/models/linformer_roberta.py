@@ -124,7 +124,7 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         return super().load_state_dict(state_dict, strict)
 
     def upgrade_state_dict_named(self, state_dict, name):
-        drop_old_buffers(state_dict)
+        drop_old_buffers(state_dict, is_ours=True)
         # fairseq reads out_proj.weight, which spectral normalization renames.
         renamed = [key for key in state_dict if key.endswith("out_proj.weight_orig")]
         aliases = {key.removesuffix("_orig"): state_dict[key] for key in renamed}

@@ -20,17 +20,18 @@ CLASSIFICATION_HEADS = "classification_heads."
 PADDING_IDX = 1
 """Token ID of padding in fairseq's dictionaries."""
 
-OLD_BUFFERS = ("encoder.attention_heads", "encoder.local_window", "encoder.log10_layer_norm_eps", ENCODER + "version")
-"""Buffers by which earlier versions recorded options, which the configuration of a checkpoint has, too, and that of
-fairseq's RoBERTa."""
+OLD_BUFFERS = ("encoder.attention_heads", "encoder.local_window", "encoder.log10_layer_norm_eps")
+"""Buffers by which earlier versions recorded options, which the configuration of a checkpoint has, too."""
+VERSION = ENCODER + "version"
+"""A buffer of fairseq's RoBERTa, without which it takes a pre-norm checkpoint for one without a final layer norm."""
 
 _PROJECTION = re.compile(r".*encoder\.(?:layers\.\d+\.self_attn\.)?[EF]\.(?:heads\.\d+\.)?")
 _LAYER = re.compile(re.escape(ENCODER) + r"layers\.(\d+)\.")
 
 
-def drop_old_buffers(state: dict[str, Tensor]) -> None:
-    """Remove ``OLD_BUFFERS`` from a state dict."""
-    for buffer in OLD_BUFFERS:
+def drop_old_buffers(state: dict[str, Tensor], is_ours: bool) -> None:
+    """Remove ``OLD_BUFFERS`` from a state dict, and ``VERSION`` from that of a model of this plugin."""
+    for buffer in (*OLD_BUFFERS, *([VERSION] if is_ours else [])):
         state.pop(buffer, None)
 
 

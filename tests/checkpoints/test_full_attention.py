@@ -11,6 +11,7 @@ from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
+from fairseq_linformer.checkpoints.to_linformer import resize
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 
@@ -104,3 +105,9 @@ def test_export_and_import(roberta, tmp_path):
     assert ours.keys() == theirs.keys() and all(torch.equal(value, theirs[key]) for key, value in ours.items())
     with pytest.raises(ValueError, match="must be a checkpoint of linformer_roberta, got architecture 'roberta'"):
         export_checkpoint(roberta, tmp_path / "no", tokenizer=False)
+
+
+def test_a_resized_roberta_keeps_its_final_layer_norm(roberta):
+    """fairseq drops it from a pre-norm checkpoint without the buffer ``version``."""
+    model = build_model(resize(read_checkpoint(roberta), 32))
+    assert model.encoder.sentence_encoder.layer_norm is not None
