@@ -180,9 +180,11 @@ def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
 
 
 def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
+    checkpoint = tmp_path / "start.pt"
+    checkpoint.touch()
     start = SimpleNamespace(path=tmp_path, overrides=(), max_positions=32)
     monkeypatch.setattr(converted_encoder, "open_initial_checkpoint", lambda *arguments: start)
-    first, second = ({*converted_encoder.build_job("smoke", tmp_path, tmp_path, "run", s).overrides} for s in (1, 2))
+    first, second = ({*converted_encoder.build_job("smoke", checkpoint, tmp_path, "run", s).overrides} for s in (1, 2))
     assert (first - second, second - first) == ({"common.seed=1"}, {"common.seed=2"})
 
 
