@@ -48,8 +48,8 @@ def main(arguments: list[str] | None = None) -> None:
     Invalid input exits with one sentence and status 1, an unknown command or option with status 2. An unexpected error
     shows its traceback.
     """
-    parser = build_parser()
     try:
+        parser = build_parser()
         with handle((signal.SIGTERM, *hangup_signals()), _exit_with):  # so that temporary files are removed
             _run(parser, sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
