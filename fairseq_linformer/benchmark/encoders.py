@@ -23,7 +23,7 @@ def build_transformer(config: LinformerConfig, kind: str) -> LinformerEncoder:
 
     Args:
         config: k, sharing and local window are ignored.
-        kind: ``eager``, weights in memory, as in 2020; or ``sdpa``, PyTorch's fused attention.
+        kind: ``eager``, weights in memory; or ``sdpa``, PyTorch's fused attention.
     """
     unset: dict[str, Any] = dict.fromkeys(PROJECTION_OPTIONS)
     full = replace(config, **{**unset, "projection": "none", "local_window": 0, "freeze_projections": False})

@@ -195,7 +195,7 @@ def build_step(module: nn.Module, inputs: Sequence[Tensor]) -> Callable[[], None
 def step_operations(case: Case, tokens: int, setup: Setup, positions: int | None = None) -> int:
     """Operations of the matrix products that a training step needs, without recomputation (Chowdhery et al. 2022,
     "PaLM", appendix B), counted on PyTorch's meta device. Every Linformer counts as this project's."""
-    counted = "roberta" if case.model == "roberta" else "linformer" if case.k else "transformer-eager"
+    counted = "roberta" if case.model == "roberta" else "linformer" if case.k else "transformer-sdpa"
     task, setup = MASKED_LM if positions is None else CLASSIFY, replace(setup, device="meta", dtype="fp32")
     with AssumedValues(num_masked(case.n)):
         module = setup.build(case._replace(model=counted), task, positions).train()

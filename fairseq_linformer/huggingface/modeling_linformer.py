@@ -55,6 +55,8 @@ class LinformerPreTrainedModel(PreTrainedModel):
         rf"\.[EF]\.(?:heads\.\d+\.)?(?:{'|'.join(KIND_BUFFERS)})$",
     ]
 
+    _keys_to_ignore_on_load_missing = [r"\.(?:windows|window_options)$"]  # which earlier versions lacked
+
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *args, output_loading_info=False, **kwargs):
         """Load a model. It keeps the E and F of the file, also with another ``projection_lr_scale``."""

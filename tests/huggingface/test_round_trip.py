@@ -9,7 +9,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.export import export_checkpoint
@@ -81,10 +81,15 @@ def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
     stored = {key: weights.pop(key).tolist() for key in list(weights) if key.endswith(".window_options")}
     assert stored and set(map(tuple, stored.values())) == {(0, 0, 0)}
     if "mean-pool" in options:
+        weights = {key: value for key, value in weights.items() if not key.endswith(".windows")}
         weights |= {key.replace("window_options", "mean_pool"): torch.empty(8, 0) for key in stored}
     save_file(weights, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
     convert(tmp_path / "hf", tmp_path / "back")
     tokens = torch.tensor([0, 5, 6, 2])
+    model, report = AutoModel.from_pretrained(tmp_path / "hf", output_loading_info=True)
+    expected = hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens)
+    torch.testing.assert_close(model(tokens.unsqueeze(0)).last_hidden_state, expected, rtol=0, atol=1e-5)
+    assert not report["missing_keys"]
     again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
     assert again.equal(hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens))
 
