@@ -18,9 +18,10 @@ which is weaker: ||u|| ||w|| can be many times |u w|. For Gaussian R the expecte
 so k must be about (c + 1) / eps^2 with c = ||P||_F^2 ||w||^2 / ||P w||^2, independently of log(n).
 
 The theorem itself says that for any w there is a P~ of rank Theta(log(n)) with P~ w near P w. Read literally, a rank of
-1 is enough: P w w^T / ||w||^2; and one of d for all columns of V W^V together. It constrains P only if P~ is chosen
-before w. Of all matrices of rank k, P_k, the first k singular values and vectors of P, then has the smallest mean
-||P~ w - P w||^2 over w of N(0, I) (Eckart and Young 1936); ``best_rank_shares`` measures how often P_k is near enough.
+1 is enough, P w w^T / ||w||^2; and d for all columns of V' = V W^V together, P V' V'^+. It constrains P only if P~ does
+not depend on V W^V, as in the proof. Of all matrices of rank k, P_k, the first k singular values and vectors of P, then
+has the smallest mean ||P~ w - P w||^2 over w of N(0, I) (Eckart and Young 1936); ``best_rank_shares`` measures how
+often P_k is near enough.
 """
 
 import math

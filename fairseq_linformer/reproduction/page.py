@@ -180,7 +180,7 @@ in brackets has the extremes of repeated measurements, or 95 % confidence where 
 {"".join(f"| {mark} | {outcome} |{chr(10)}" for outcome, mark in MARKS.items())}
 | scale | what is measured |
 |---|---|
-| cpu | small models from scratch, and times on one or two cores |
+| cpu | small models pretrained here, and times on one or two cores |
 | encoder | a pretrained encoder of 6 or 12 layers, and Linformers made from it, on a CPU |
 | gpu | times at base size on one H100 |
 | paper | the paper's sizes, by Slurm |

@@ -43,7 +43,6 @@ RUNS = [
     ("distillation", "short inputs"),
     ("distillation", "curve n=32, k=8, graded, W=4"),
     ("initialization", "projections"),
-    ("initialization", "conversion long"),
     ("long-documents", "imdb: pieces, seed 1"),
     ("long-documents", "retrieval: nearest piece"),
     ("long-documents", "retrieval: tf-idf"),

@@ -1,5 +1,8 @@
 """How a Linformer begins: E and F as window averages, converted from a RoBERTa, or grown from a shorter n.
 
+At scale cpu: RoBERTas of 2,000 updates at n = 16, n doubled to 64 or 128 with 400 updates each, and models converted
+from them, trained for 500 updates more. Only models named so in the claims are trained from scratch.
+
 All but *projections* compare after equally many updates; not enough evidence if the 95 % interval over seeds contains
 the limit, with fewer than three seeds, if RoBERTa is less than 2 bits below a model without context, or if no compared
 model is 1 bit below. For *projections* every model must be 1 bit below, and must have converged, as for Figure 3.
@@ -11,39 +14,21 @@ perplexity of a Linformer trained from scratch. **projections**: learned E and F
 mean-pool, max-pool and conv, which section 4 of the paper names and does not measure; linear and conv have the same
 initialization. In the tables a model ends with its origin: "converted" from a RoBERTa, or "continued" from its own
 training from scratch.
-
-**conversion long**, at 8 times the n of most comparisons: converted without training, k = n / 4 with a local window of
-16 has at most 1.15 times the perplexity of the RoBERTa it is made of.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from ...checkpoints.files import read_checkpoint, write_checkpoint
-from ...evaluation.perplexity import compute_perplexity
-from ..comparison import (
-    Compared,
-    at_most,
-    bits_row,
-    check_all_converged,
-    check_one_learned,
-    perplexity_table,
-    pretrain,
-    verdict,
-)
+from ..comparison import at_most, check_all_converged, check_one_learned, perplexity_table, pretrain, verdict
 from ..page import Table
-from ..result import Inputs, Parts, Result, Row, Rows, find_shards, join
-from ..run import SCALES, STAGGERED, Model, Run, Scale, Trained, as_authors, compared_run, convert_roberta, trunk
+from ..result import Inputs, Parts, Result, Rows, join
+from ..run import SCALES, STAGGERED, Model, Run, Scale, as_authors, compared_run, trunk
 from ..verdict import Verdict
-from .local_window import K_DIVISORS, WIDEST, linformers
 
 TITLE = "Initialization"
 SAYS = "window averages, conversion of a RoBERTa, and growing n"
 FULL_RATE = "normal at the full rate"
 """The authors' E and F: normal, with the learning rate of the other parameters."""
-CONVERSION = "conversion long"
 POOLED = ("mean-pool", "max-pool", "conv")
 
 
@@ -87,49 +72,20 @@ def projections(scale: Scale, seed: int) -> dict[str, Run]:
     return compare({**models, **{kind: Model(n, n // 4, projection=kind) for kind in POOLED}}, scale, seed)
 
 
-def conversion(scale: Scale, seed: int) -> dict[str, Run]:
-    """The RoBERTa that is converted, at an n of which the widest local window is a small part."""
-    return {"roberta": trunk(scale, 8 * scale.compared_n, seed)}
-
-
 COMPARED: Mapping[str, Callable[[Scale, int], dict[str, Run]]] = {
     "starts": starts,
     "growing": growing,
     "warm start": warm_start,
     "projections": projections,
-    CONVERSION: conversion,
 }
 PARTS: Parts = {scale: dict.fromkeys(COMPARED, ("data",)) for scale in ("smoke", "cpu")}
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    def score(run: Run, trained: Trained) -> Iterator[Row]:
-        return score_conversions(run, trained, SCALES[scale].device, inputs.text)
-
     def build(sizes: Scale, seed: int) -> Iterable[Run]:
         return COMPARED[part](sizes, seed).values()
 
-    return pretrain(part, scale, build, inputs, *([score] if part == CONVERSION else []))
-
-
-def score_conversions(run: Run, trained: Trained, device: str, text: Path) -> Iterator[Row]:
-    """Bits of a RoBERTa converted to several k and W, without training."""
-    for model in conversions(run.model.n):
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "converted.pt"
-            write_checkpoint(convert_roberta(read_checkpoint(trained.checkpoint), model, run.seed), path)
-            yield bits_row(model, run.seed, compute_perplexity(path, find_shards(text)[0], device=device)["bits"])
-
-
-def conversions(n: int) -> list[Model]:
-    """The last k is n, which changes nothing."""
-    return linformers(n, (*K_DIVISORS, 1))
-
-
-def compared_in(part: str, scale: str) -> list[Compared]:
-    """What a part compares, RoBERTa first."""
-    runs = COMPARED[part](SCALES[scale], 1)
-    return [*runs.values(), *(conversions(runs["roberta"].model.n) if part == CONVERSION else ())]
+    return pretrain(part, scale, build, inputs)
 
 
 CLAIMS: Mapping[str, str] = {
@@ -137,7 +93,6 @@ CLAIMS: Mapping[str, str] = {
     "growing": "At equal updates, doubling n repeatedly beats growing in one step and training from scratch.",
     "warm start": "At equal updates, a converted RoBERTa has a lower perplexity than a Linformer trained from scratch.",
     "projections": "Learned E and F have a lower perplexity than pooling and convolution.",
-    CONVERSION: "Converted without training, k = n / 4 with a local window of 16 is near the Transformer.",
 }
 AT_MOST = {
     "starts": ("average", ("normal", FULL_RATE)),
@@ -146,8 +101,6 @@ AT_MOST = {
     "projections": ("linear", POOLED),
 }
 """The model that must have at most the perplexity of the others."""
-MAX_RATIO = 1.15
-"""The largest ratio of a converted model's perplexity to that of its RoBERTa."""
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
@@ -161,23 +114,17 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 def part_verdict(part: str, claim: str, scale: str, rows: Rows) -> Verdict:
     """The verdict of the claim of a part."""
     runs = COMPARED[part](SCALES[scale], 1)
-    roberta = runs["roberta"]
-    if part == CONVERSION:
-        n = roberta.model.n
-        compared: list[Compared] = [Model(n, n // 4, local_window=WIDEST)]
-        checks = [at_most(rows, compared[0], roberta, factor=MAX_RATIO)]
-    else:
-        best, others = AT_MOST[part]
-        compared = [runs[name] for name in (best, *others)]
-        checks = [at_most(rows, compared[0], other) for other in compared[1:]]
+    best, others = AT_MOST[part]
+    compared = [runs[name] for name in (best, *others)]
+    checks = [at_most(rows, compared[0], other) for other in compared[1:]]
     precondition = check_all_converged if part == "projections" else check_one_learned
-    return verdict(rows, part, claim, compared, lambda budget: checks, [roberta], precondition)
+    return verdict(rows, part, claim, compared, lambda budget: checks, [runs["roberta"]], precondition)
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
     found = []
     for result in results:
-        roberta, *others = compared_in(result.part, result.scale)
+        roberta, *others = COMPARED[result.part](SCALES[result.scale], 1).values()
         title = f"{result.part.capitalize()}, {result.scale}: final validation perplexity"
         found.append(perplexity_table(result.rows, title, [roberta, *others], roberta))
     return found

@@ -1,8 +1,9 @@
 """Exact attention to W neighbors on each side (`--local-window`), next to the projected positions of equation (7).
 
-After equally many updates, at the n of most comparisons. **par**: k = n / 4 with W = 16 has at most 1.1 times the
-perplexity of RoBERTa. **E and F**: k = n / 8, n / 4 and n / 2 with W = 16 have at most the perplexity of k = 1 with the
-same window, where E and F add one average of the text.
+At scale cpu: a RoBERTa of 2,800 updates (n = 16, doubled to 64), and Linformers converted from it, trained for 500
+updates more. **E and F**: k = n / 8, n / 4 and n / 2 with W = 16 have at
+most the perplexity of k = 1 with the same window, where E and F add one average of the text. That a model with a local
+window is near RoBERTa is no claim here: at this n, k = 1 is as near.
 Not enough evidence if the 95 % interval over seeds contains the limit, with fewer than three seeds, if RoBERTa is less
 than 2 bits below a model without context, or if no compared model is 1 bit below.
 
@@ -25,7 +26,7 @@ from ..run import SCALES, Model, Run, Scale, compared_run
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE = "Local window"
-SAYS = "k = n / 4 with a local window of 16 is near the Transformer, at little cost"
+SAYS = "next to a local window of 16, which costs little, E and F still lower the perplexity"
 QUALITY = "quality"
 COST = ("step, k = 128", "step, k = 256", "inference, k = 128", "inference, k = 256")
 PARTS: Parts = {
@@ -34,7 +35,6 @@ PARTS: Parts = {
 }
 LOCAL_WINDOWS, WIDEST = (0, 4, 16), 16
 K_DIVISORS = (8, 4, 2)
-MAX_RATIO = 1.1
 MAX_COST = {
     ("relative_time", "training step"): 1.15,
     ("relative_bytes", "training step"): 1.25,
@@ -95,16 +95,11 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows = join(result for result in results if result.part == QUALITY)
     roberta, *runs = compared_runs(SCALES[results[0].scale if results else "cpu"], seed=1)
     windowed = [run for run in runs if run.model.local_window == WIDEST]  # k = 1 first
-    quarters = [run for run in windowed if 4 * (run.model.k or 0) == run.model.n]
-    compare = partial(verdict, rows, robertas=[roberta], precondition=check_one_learned)
-    par = "At equal updates, k = n / 4 with a local window of 16 is near the Transformer."
-    near = [at_most(rows, quarter, roberta, factor=MAX_RATIO) for quarter in quarters]
     helps = "At equal updates, next to a local window, E and F still lower the perplexity."
     lower = [at_most(rows, run, windowed[0]) for run in windowed[1:]]
     cost = "A local window of 16 adds little time and memory, and keeps both linear in n."
     return [
-        compare("par", par, quarters, lambda budget: near),
-        compare("E and F", helps, windowed, lambda budget: lower),
+        verdict(rows, "E and F", helps, windowed, lambda budget: lower, [roberta], check_one_learned),
         Verdict("cost", cost, cost_checks(join(results))),
     ]
 

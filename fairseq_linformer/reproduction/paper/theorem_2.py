@@ -5,8 +5,8 @@ softmax(Q (E K)^T) F V with E = delta R, F = exp(-delta) R of the proof against 
 head at least 0.9 of the rows are within eps; does not hold if fewer are in one; not enough evidence if F = 0, no
 attention at all, has at least 0.9 of the rows there too: such a bound says nothing.
 
-k is 9 d log(d) / eps^2 or 5 log(n) / eps^2, whichever is smaller. At d = 64 it is that of n, so a k that does not
-depend on n is not what was tested.
+k is 9 d log(d) / eps^2 or 5 log(n) / eps^2, whichever is smaller. At every n that fits into memory it is that of n, so
+whether k can be independent of n was not tested.
 """
 
 import itertools
