@@ -74,25 +74,18 @@ def pretrain_from_scratch(part: str, scale: str, model: Model, seed: int, sizes:
     return compared_result(part, scale, rows, trained.values(), inputs, configuration)
 
 
-def pretrain(
-    part: str,
-    scale: str,
-    build: Callable[[Scale, int], Iterable[Run]],
-    inputs: Inputs,
-    score: Callable[[Run, Trained], Iterable[Row]] = lambda run, trained: (),
-) -> Result:
+def pretrain(part: str, scale: str, build: Callable[[Scale, int], Iterable[Run]], inputs: Inputs) -> Result:
     """Train runs with each seed, the first seed of every one first, and measure them.
 
     Args:
         build: the runs of a scale and a seed.
-        score: more rows of a run.
     """
     sizes = SCALES[scale]
     runs = [run for seed in sizes.seeds for run in build(sizes, seed)]
     trained = train_runs(runs, sizes, inputs.runs / scale, inputs.text)
     rows = Rows()
     for run in runs:
-        rows += [*score_rows(run, run.seed, trained[run], inputs.text), *score(run, trained[run])]
+        rows += score_rows(run, run.seed, trained[run], inputs.text)
     return compared_result(part, scale, rows, trained.values(), inputs)
 
 

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Measure all times of results/ again, on an idle CPU at a clean commit: two and a half hours on two cores.
+#
+#   scripts/measure_times.sh data/tasks     # has sst-2, which `fairseq-linformer prepare sst-2` wrote
+#
+# Rerun to resume.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh
+measure() { .venv/bin/fairseq-linformer reproduce "$@"; }
+for experiment in table-1 figure-2 table-3 local-window int8; do
+    measure "$experiment" --scale cpu
+done
+measure speed --scale cpu --tasks "$1"
+measure long-documents --scale encoder
+measure report
