@@ -323,6 +323,7 @@ for claim, changed, holds, fails in (  # 1.05 is 0.070 bits, 1.1 is 0.1375
     ("n", Model(256, 32), 5.15, 5.16),
     ("n", Model(256, 32), 4.89, 4.88),
     ("par with W", Model(64, 16, local_window=4), 5.07, 5.08),
+    ("par with W", Model(64, 1, local_window=4), 5.0, 4.99),
     ("E and F", Model(64, 1, local_window=4), 5.0, 4.99),
 ):
     rule(figure_3, claim, *((o, from_scratch({changed: value})) for o, value in ((HOLDS, holds), (FAILS, fails))))
