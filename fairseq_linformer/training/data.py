@@ -51,10 +51,13 @@ def prepare_data(
         how = truncation or TRUNCATIONS[0]
         files_of_task = source if isinstance(source, TaskFiles) else open_source(task, source)
         prepare_task(task, folder, files_of_task, encoder, checkpoint.max_positions, how)
-    manifest = check_folder(task, folder, checkpoint.max_positions)
-    before = {"source": manifest.get("source"), "truncation": manifest.get("cut")}
-    now = {"source": source.description if isinstance(source, TaskFiles) else None, "truncation": truncation}
-    check_same(folder, before, {key: value or before[key] for key, value in now.items()})
+    manifest = read_manifest(folder)
+    before = {"task": manifest.get("task"), "source": manifest.get("source"), "truncation": manifest.get("cut")}
+    files = source.description if isinstance(source, TaskFiles) else None
+    now = {"task": task.name, "source": files, "truncation": truncation}
+    known = [key for key in now if before[key] and now[key]]
+    check_same(folder, {key: before[key] for key in known}, {key: now[key] for key in known})
+    check_folder(task, folder, checkpoint.max_positions)
     words = folder / "input0" / DICTIONARY
     check_dictionary(words, checkpoint.vocab_size, checkpoint.path, "prepare the data again", same_as=[dictionary])
 
