@@ -30,9 +30,9 @@ def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 
     """Score class probabilities (N, C) against class indices ``targets`` (N,).
 
     For two classes F1 is that of class ``positive``, otherwise the mean over classes that occur as labels or
-    predictions, as in scikit-learn. The interval of accuracy is
-    Wilson's; those of F1 and Matthews' correlation are normal, with the standard error of the jackknife. Constant
-    predictions have correlation 0, with the interval from -1 to 1.
+    predictions, as in scikit-learn. The interval of accuracy is Wilson's; those of F1 and Matthews' correlation are
+    normal, with the standard error of the jackknife; with one row any value is within it. Constant predictions have
+    correlation 0, with the interval from -1 to 1.
     """
     targets, probabilities = np.asarray(targets, dtype=int), np.asarray(probabilities, dtype=np.float64)
     predictions, n, classes = probabilities.argmax(1), len(targets), range(probabilities.shape[1])
@@ -77,6 +77,8 @@ def _jackknife(metric: Callable[..., float], confusion: np.ndarray, lowest: floa
     cells = tuple(np.argwhere(confusion + np.eye(len(confusion))).T)  # cells with rows, and all classes
     counts = confusion[cells]
     n, value, without = counts.sum(), metric(*cells, sample_weight=counts), []
+    if n == 1:  # without which nothing is left to measure
+        return _score(value, (lowest, 1))
     for i in range(len(counts)):
         others = counts.copy()
         others[i] = max(others[i] - 1, 0)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -14,8 +15,9 @@ from fairseq_linformer.checkpoints.transformers_tokenizer import find_tokenizer
 from fairseq_linformer.cli import main
 from fairseq_linformer.evaluation.classifier import OnnxClassifier, TransformersClassifier
 
-from ..checkpoints.onnx_models import build_masked_lm, build_model, run_card
+from ..checkpoints.onnx_models import build_model, run_card
 from ..huggingface.test_tokenizer import complete_dictionary, small_gpt2
+from .test_without_fairseq import run
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +45,14 @@ def test_same_rows_and_logits(folders):
 
 
 @pytest.mark.slow
+def test_without_fairseq(folders, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "the cat", "label": "LABEL_0"}\n')
+    found = run("evaluate", folders[1], tmp_path / "rows.jsonl", "--predictions", tmp_path / "predicted.jsonl")
+    assert found.returncode == 0, found.stderr
+    assert "1 labeled row" in found.stdout and (tmp_path / "predicted.jsonl").is_file()
+
+
+@pytest.mark.slow
 def test_card_runs_without_torch(folders, tmp_path):
     """The lines of the card, with ``tokenizers`` alone, predict what this package predicts."""
     classifier = OnnxClassifier(folders[1])
@@ -64,12 +74,14 @@ def test_options_that_do_not_apply(folders, tmp_path):
 
 @pytest.mark.slow
 def test_bad_folders(folders, tmp_path):
-    build_masked_lm().save_pretrained(tmp_path / "model")
-    export_onnx(tmp_path / "model", tmp_path / "onnx")
+    shutil.copytree(folders[1], tmp_path / "onnx")
+    config = json.loads((tmp_path / "onnx/config.json").read_text())
+    masked_lm = {**config, "architectures": ["LinformerForMaskedLM"]}
+    (tmp_path / "onnx/config.json").write_text(json.dumps(masked_lm))
     with pytest.raises(ValueError, match="onnx must be an exported classifier"):
         OnnxClassifier(tmp_path / "onnx")
-    config = json.loads((tmp_path / "onnx" / "config.json").read_text())
-    config["architectures"] = ["LinformerForSequenceClassification"]
-    (tmp_path / "onnx" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "onnx/config.json").write_text(json.dumps(config))
+    for path in (tmp_path / "onnx").glob("*token*"):
+        path.unlink()
     with pytest.raises(ValueError, match="transformers cannot load .*onnx"):  # no tokenizer
         OnnxClassifier(tmp_path / "onnx")

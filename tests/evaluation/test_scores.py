@@ -110,6 +110,11 @@ def test_constant_predictions_have_no_matthews_correlation():
     assert score_classes([0, 1], np.eye(3)[[0, 0]])["scores"]["matthews"] == {"value": 0, "interval": [-1, 1]}
 
 
+def test_one_row_says_nothing_about_f1():
+    scores = score_classes([1], [[0.2, 0.8]])["scores"]
+    assert scores["f1"] == {"value": 1, "interval": [0, 1]} and scores["matthews"]["interval"] == [-1, 1]
+
+
 def test_correlations_equal_scipys():
     rng = np.random.default_rng(1)
     targets = rng.random(30)

@@ -20,16 +20,8 @@ def run(*words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_onnx", [False, True])
-def test_exported_folders(is_onnx, classifier_folder, finetuned, table, tmp_path):
-    folder = classifier_folder
-    if is_onnx:
-        pytest.importorskip("onnxruntime")
-        pytest.importorskip("onnxscript")
-        from fairseq_linformer.checkpoints.export_onnx import export_onnx
-
-        export_onnx(folder, folder := tmp_path / "onnx")
-    found = run("evaluate", folder, table, "--predictions", tmp_path / "rows.jsonl")
+def test_exported_folders(classifier_folder, finetuned, table, tmp_path):
+    found = run("evaluate", classifier_folder, table, "--predictions", tmp_path / "rows.jsonl")
     assert found.returncode == 0, found.stderr
     assert "labeled rows" in found.stdout and (tmp_path / "rows.jsonl").is_file()
     # The same process cannot read a fairseq checkpoint.

@@ -60,7 +60,8 @@ def runs(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
-LONG = dict.fromkeys([("int8", "imdb"), ("int8", "speed")], pytest.mark.nightly)
+WITH_GRAPHS = [("int8", "imdb"), ("int8", "speed"), ("long-documents", "speed: n = 32")]
+LONG = dict.fromkeys(WITH_GRAPHS, pytest.mark.nightly)
 
 
 @pytest.mark.parametrize("name, part", [pytest.param(*run, marks=LONG.get(run, ()), id="-".join(run)) for run in RUNS])
