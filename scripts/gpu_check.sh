@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Checks for a machine with a GPU: correctness of all variants, speed with and without a local window, and fairseq's
 # programs in each precision. About 8 minutes on an H100 (estimated); after 9 all is stopped. Rerun with the same FOLDER
-# to resume, with a new one for new code.
+# to resume, with new --results for new code.
 #
 #   scripts/gpu_check.sh FOLDER --prepare     # beforehand, where all dependencies and a package index are: data and wheels
 #   scripts/gpu_check.sh FOLDER               # on the machine with the GPU, which needs PyTorch, a C++ compiler, and no network
 #   scripts/gpu_check.sh FOLDER --smoke       # tiny sizes on the CPU, after --prepare
 #
-# Results are FOLDER/results, or those of --results DIR: table.md, results.json and log.txt.
+# Results are FOLDER/results, or those of --results DIR: table.md, results.json and log.txt. WORDS is the size of the
+# dictionaries of --prepare (default: 50260, as of a base model).
 set -euo pipefail
 [[ $# -ge 1 && $1 != -* ]] || { echo "usage: scripts/gpu_check.sh FOLDER [--prepare | --smoke] [--minutes M] [--results DIR]" >&2; exit 2; }
 folder=$(realpath -m "$1")

@@ -3,18 +3,23 @@
 #
 #   PYTHON   (default: that of .venv, or python3)
 #   TARGET   version of the other machine's Python, for `fetch_wheels` (default: 3.12)
-python=${PYTHON:-python3}
-[ -n "${PYTHON:-}" ] || [ ! -x .venv/bin/python ] || python=$PWD/.venv/bin/python
+if [ -n "${PYTHON:-}" ]; then
+    python=$PYTHON
+elif [ -x .venv/bin/python ]; then
+    python=$PWD/.venv/bin/python
+else
+    python=python3
+fi
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 programs='import fairseq_cli.train, fairseq_cli.validate, fairseq.data.data_utils_fast, fairseq_linformer.models'
 
 # fetch_wheels FOLDER: into FOLDER/wheels, what a GPU machine may lack. Of fairseq it is the source: only the three
 # extensions that this package uses are built, in 10 seconds.
 fetch_wheels() {
-    local to=(--no-deps --dest "$1/wheels")
+    local options=(--no-deps --dest "$1/wheels")
     rm -rf "$1/wheels"
-    "$python" -m pip download -q "${to[@]}" --no-binary :all: --no-build-isolation fairseq-fixed==0.12.3.1
-    "$python" -m pip download -q "${to[@]}" --only-binary :all: --python-version "${TARGET:-3.12}" \
+    "$python" -m pip download -q "${options[@]}" --no-binary :all: --no-build-isolation fairseq-fixed==0.12.3.1
+    "$python" -m pip download -q "${options[@]}" --only-binary :all: --python-version "${TARGET:-3.12}" \
         --platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 hydra-core==1.3.2 omegaconf==2.3.0 bitarray
     "$python" -m pip wheel -q --no-deps --wheel-dir "$1/wheels" antlr4-python3-runtime==4.9.3
 }

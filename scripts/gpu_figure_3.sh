@@ -5,7 +5,7 @@
 #   scripts/gpu_figure_3.sh FOLDER             # on the machine with the GPU: train for 9 minutes; rerun to resume
 #
 # The machine with the GPU needs PyTorch, a C++ compiler, and a git checkout without changes, but no network. A call that
-# ends early has status 124. The result is FOLDER/results/figure_3/gpu.json; to resume, keep FOLDER.
+# runs out of time has status 124, or 137 if it had to be killed. The result is FOLDER/results/figure_3/gpu.json; to resume, keep FOLDER.
 #
 #   TEXT      as for `prepare pretraining --source`   (default: WikiText-103 on the hub)
 #   SCALE     gpu, or smoke to try it on a CPU        (default: gpu)

@@ -158,7 +158,9 @@ class LinearMultiheadAttention(nn.Module):
         E_value = projection if self.E is None else E(n)
         return E_value, E_value if F_ is E else F_(n)
 
-    def reductions(self, n: int, projection: Tensor | None, padding_mask: Tensor | None, masks: Any) -> tuple[Any, Any]:
+    def reductions(
+        self, n: int, projection: Tensor | None, padding_mask: Tensor | None, masks: Any
+    ) -> tuple[Reduce, Reduce]:
         """The projections of keys and of values."""
         E, F_ = self.projections
         E_value, F_value = self._matrices(n, projection)
@@ -174,7 +176,7 @@ class LinearMultiheadAttention(nn.Module):
             keys = self.k_proj(reduced)
             values = self.v_proj(reduced if self.F is None else reduce_values(x))
         else:
-            (keys, key_bias), (values, value_bias) = split_biases(x, self.k_proj, self.v_proj)
+            (keys, key_bias), (values, value_bias) = apply_with_biases(x, self.k_proj, self.v_proj)
             keys = reduce_keys(keys - key_bias) + key_bias
             values = reduce_values(values - value_bias) + value_bias
         return self.split_heads(keys), self.split_heads(values)
@@ -199,8 +201,9 @@ class LinearMultiheadAttention(nn.Module):
         assert isinstance(E, LinearProjection) and isinstance(F_, LinearProjection)  # others lack this order
         n = x.size(1)
         E_matrix, F_matrix = E.reached(E_matrix, n), F_.reached(F_matrix, n)  # (k', n)
-        (keys, key_bias), (values, value_bias) = split_biases(x, self.k_proj, self.v_proj)
-        keys = self.split_heads(keys - key_bias)  # (B, H, n, d_h); the bias cancels in the softmax
+        (keys, key_bias), (values, value_bias) = apply_with_biases(x, self.k_proj, self.v_proj)
+        # The bias, added after E, shifts all scores of a query alike and cancels in the softmax.
+        keys = self.split_heads(keys - key_bias)  # (B, H, n, d_h)
         values = self.split_heads(values - value_bias)
         q = self._scaled(q)
         scores = _scale_columns(
@@ -243,7 +246,7 @@ def query_dtype(x: Tensor) -> torch.dtype:
     return x.dtype
 
 
-def split_biases(x: Tensor, *linears: nn.Module) -> list[tuple[Tensor, Tensor]]:
+def apply_with_biases(x: Tensor, *linears: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """What each linear layer returns for ``x`` (B, n, d), and its bias (d,), which is what it returns for zeros.
 
     Each is called, once, with the rows of ``x`` and one of zeros, (B n + 1, d). It may be quantized, adapted or

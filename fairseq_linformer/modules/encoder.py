@@ -58,7 +58,7 @@ class LinformerLayers(nn.Module):
         """The features, (B, m or n, d).
 
         Args:
-            embed: returns the input of the first layer, (B, n, d). Whoever keeps it, keeps it in memory.
+            embed: returns the input of the first layer, (B, n, d); a function, so that no caller keeps it in memory.
             padding_mask: (B, n), True at padding; None without padding.
             positions: as for ``LinformerEncoder``.
             hiddens: the input of the first layer and the output of each are appended to it. Not with ``positions``, and
@@ -106,8 +106,8 @@ class LinformerLayers(nn.Module):
         for (rows, length), part in zip(groups, parts):
             mask = padding_mask[rows, :length]
             # Positions after the end of the group are padding: any feature will do.
-            read = None if positions is None else positions.expand(len(x), -1)[rows].clamp(max=length - 1)
-            y = self._run_layers(layers, part[:, :length], mask if mask.any() else None, projection, read)
+            queries = None if positions is None else positions.expand(len(x), -1)[rows].clamp(max=length - 1)
+            y = self._run_layers(layers, part[:, :length], mask if mask.any() else None, projection, queries)
             outputs.append(F.pad(y, (0, 0, 0, x.size(1) - length)) if positions is None else y)
         return torch.cat(outputs).index_select(0, order.argsort())
 
@@ -127,16 +127,17 @@ class LinformerLayers(nn.Module):
         if not layers:  # LayerDrop has dropped all
             return gather_positions(x, positions)
         # All masks before the first layer, because some synchronize with a GPU.
-        reads = [None] * (len(layers) - 1) + [positions]
+        query_positions = [None] * (len(layers) - 1) + [positions]
         masks: dict[tuple[Any, ...], Any] = {}
-        keys = []
-        for layer, read in zip(layers, reads):
+        layer_masks = []
+        for layer, queries in zip(layers, query_positions):
             attention: Any = layer.self_attn
-            keys.append(attention.mask_key(x.size(1), read))
-            if keys[-1] not in masks:  # layers with the same key share them
-                masks[keys[-1]] = attention.masks(x, padding_mask, read)
-        for layer, read, key in zip(layers, reads, keys):
-            x = self._run(layer, x, padding_mask, projection, read, masks[key])
+            key = attention.mask_key(x.size(1), queries)
+            if key not in masks:  # layers with the same key share them
+                masks[key] = attention.masks(x, padding_mask, queries)
+            layer_masks.append(masks[key])
+        for layer, queries, mask in zip(layers, query_positions, layer_masks):
+            x = self._run(layer, x, padding_mask, projection, queries, mask)
             if hiddens is not None:
                 hiddens.append(x)
         return x
@@ -233,9 +234,9 @@ class Linformer(LinformerLayers):
         model = Linformer(dim=512, n=4096, layers=6, heads=8, k=256)
         features = model(x, mask)
 
-    It has no embeddings, not even of positions: E and F tell windows of positions apart, not those in a window. Layers
-    are those of ``LinformerEncoder``, hence RoBERTa's: norms follow the residuals unless ``normalize_before`` is True,
-    and weights start as BERT's.
+    It has no embeddings, not even of positions: E and F tell windows of positions apart, not positions within one.
+    Layers are those of ``LinformerEncoder``, hence RoBERTa's: norms follow the residuals unless ``normalize_before`` is
+    True, and weights start as BERT's.
 
     Args:
         dim: d (``embed_dim`` of ``LinformerConfig``).

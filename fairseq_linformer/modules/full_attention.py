@@ -66,10 +66,9 @@ class FullAttention(nn.Module):
         Returns:
             (B, m, d), and the weights (B, H, m, n) or None. Values at padded positions are meaningless.
         """
-        queries = x if positions is None else gather_positions(x, positions)
         q, keys, values = (
             linear(y).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for linear, y in ((self.q_proj, queries), (self.k_proj, x), (self.v_proj, x))
+            for linear, y in ((self.q_proj, gather_positions(x, positions)), (self.k_proj, x), (self.v_proj, x))
         )
         bias = self.masks(x, padding_mask) if masks is None else masks
         bias = None if bias is None else bias.to(q.dtype)

@@ -2,8 +2,8 @@
 
     B sentences, n queries, s keys, H heads, d_h head dimension, C queries per chunk, c = ceil(n / C) chunks
 
-No public function of PyTorch differentiates attention that was merged with other parts, or merges attention with
-dropout. So PyTorch's kernels are called by the operators behind ``scaled_dot_product_attention``, whose signatures are
+``flex_attention`` differentiates attention that was merged with other parts, but has no dropout and does not train on
+a CPU. So PyTorch's kernels are called by the operators behind ``scaled_dot_product_attention``, whose signatures are
 those of PyTorch 2.9 to 2.14.
 
 The kernels of a GPU read memory as they expect it to be laid out, and check little of it:
@@ -29,8 +29,9 @@ from .windows import ceil_div
 aten = torch.ops.aten
 HALF = (torch.float16, torch.bfloat16)
 SEGMENT = 1024
-"""Queries at most that a GPU attends with together. In the backward pass its kernel runs through all queries of a
-sentence and head one after the other, in parallel only for blocks of keys, and of projected keys there are few."""
+"""Longest sequence of queries in a kernel of a GPU; longer ones are split into segments, which run in parallel. The
+backward kernel loops over the queries of a sequence and is parallel only over blocks of keys, and projected keys are
+few."""
 
 
 class Attended(NamedTuple):
@@ -77,7 +78,7 @@ def _is_cpu(device: torch.device) -> bool:
 
 @cache
 def _is_ampere(device: torch.device) -> bool:
-    """Whether a GPU is an A100 or newer. A plan counts what such a GPU does on the meta device."""
+    """Whether a GPU is an A100 or newer. The meta device stands for such a GPU in ``fairseq-linformer plan``."""
     return device.type == "meta" or (device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0))
 
 
@@ -164,6 +165,7 @@ def attend_in_chunks_backward(
 
 
 def _attend(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, dropout: float) -> Attended:
+    """Like ``attend``, by one call of a kernel."""
     mask = _expand(mask, q)
     if _is_cpu(q.device):
         output, lse = aten._scaled_dot_product_flash_attention_for_cpu(q, keys, values, 0.0, False, attn_mask=mask)
@@ -175,6 +177,7 @@ def _attend(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, dropout: floa
 def _attend_backward(
     gradient: Tensor, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, attended: Attended, dropout: float
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Like ``attend_backward``, by one call of a kernel."""
     mask = _expand(mask, q)
     output, lse, state = attended
     if _is_cpu(q.device):

@@ -18,7 +18,7 @@ from .windows import ceil_div
 GROUP_POSITIONS = 64
 """Cost of one more group, in positions: its calls, and adding its gradients to those of the weights."""
 ENTRY_COST = 8
-"""Cost of an entry of E or F, which each group computes again, in positions of width d, times d^2."""
+"""Each group computes E and F again: an entry costs ENTRY_COST / d^2 positions of width d."""
 MAX_LENGTHS = 64
 """Distinct lengths per batch at most: with n > MAX_LENGTHS, lengths are rounded up to multiples of
 ceil(n / MAX_LENGTHS). The search is quadratic in them."""

@@ -16,10 +16,10 @@ the log-sum-exp of a query's scores in each part,
 A key's weight in the union is exp(score - l), so the backward pass of each part is that of its kernel, with l and the
 merged output instead of its own (``fused_attention.py``).
 
-Time and memory are O(n (k + w)). On an A100 or newer, input in half precision whose padding, if any, is at the end of
-each sentence is attended to by flash attention with a window. Otherwise chunks of C consecutive queries share the S
-keys around them, and scores of keys out of reach are masked; fused attention makes the copies of keys and values in
-chunks again in the backward pass.
+Time and memory are O(n (k + w)). On an A100 or newer, input in half precision uses flash attention with a window,
+provided any padding is at the end of each sentence. Otherwise chunks of C consecutive queries share the S keys around
+them, and scores of keys out of reach are masked. The copies of keys and values for chunks are not stored: the backward
+pass makes them again.
 """
 
 import math
@@ -29,7 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention import LinearMultiheadAttention, gather_positions, query_dtype, split_biases, zero_padding
+from .attention import LinearMultiheadAttention, apply_with_biases, gather_positions, query_dtype, zero_padding
 from .dropout import dropped_product
 from .fused_attention import (
     Attended,
@@ -59,8 +59,8 @@ class Neighbors(NamedTuple):
         reach: w.
         is_fused: use fused attention, which does not keep the weights in memory.
         positions: (c S,), the positions around each chunk, those outside the input clamped.
-        mask: (B or 1, 1, c, C, S), ``masked_score`` at keys out of reach, outside the input or at padding, else 0. Both
-            are tensors, or None if ``attend_in_window`` is used.
+        mask: (B or 1, 1, c, C, S), ``masked_score`` at keys out of reach, outside the input or at padding, else 0.
+            ``positions`` and ``mask`` are None if ``attend_in_window`` is used.
         bounds: of padded sentences, for ``attend_in_window``.
     """
 
@@ -75,7 +75,7 @@ class LocalMasks(NamedTuple):
     """Like ``attention.Masks``.
 
     Attributes:
-        bias: added to the scores of projected positions; their windows do not count the tokens in reach.
+        bias: added to the scores of projected positions; the windows of E do not count the tokens in reach.
         neighbors: how to attend to the keys in reach of all positions; None if the window of each query is gathered.
     """
 
@@ -88,22 +88,22 @@ class LocalMasks(NamedTuple):
 class LocalWindowAttention(LinearMultiheadAttention):
     """Equation (7), extended: each position also attends to the keys at most w positions away, in the same softmax.
 
-    Windows of the projections do not count the tokens in reach; a window without other tokens is masked.
+    Windows of E and F do not count the tokens in reach; a window without other tokens is masked.
 
     Args:
         local_window: w, at least 1.
         arguments: those of ``LinearMultiheadAttention``.
     """
 
-    def __init__(self, *arguments: Any, local_window: int, **more: Any):
-        super().__init__(*arguments, **more)
+    def __init__(self, *arguments: Any, local_window: int, **options: Any):
+        super().__init__(*arguments, **options)
         self.local_window = local_window
 
     def mask_key(self, n: int, positions: Tensor | None = None) -> tuple[Any, ...]:
-        attends_at_all = self._attends_at_all(n, positions)
-        return *super().mask_key(n), self.local_window, attends_at_all, self.active_dropout > 0
+        computes_all = self._computes_all_positions(n, positions)
+        return *super().mask_key(n), self.local_window, computes_all, self.active_dropout > 0
 
-    def _attends_at_all(self, n: int, positions: Tensor | None) -> bool:
+    def _computes_all_positions(self, n: int, positions: Tensor | None) -> bool:
         """Whether to attend at all positions, also if only some are read, because copies of the neighbors of each would
         be more than twice as large as the input."""
         if positions is None:
@@ -117,7 +117,7 @@ class LocalWindowAttention(LinearMultiheadAttention):
         """The masks of an input. Weights are computed where the windows of queries are gathered."""
         E, reach, n = self.projections[0], self.local_window, x.size(1)
         dtype, neighbors = attention_dtype(x.device, query_dtype(x)), None
-        if not need_weights and self._attends_at_all(n, positions):
+        if not need_weights and self._computes_all_positions(n, positions):
             neighbors = find_neighbors(x, padding_mask, reach, self.head_dim, dtype, self.active_dropout)
             positions = None
         bias = E.bias(x, padding_mask, reach, all_positions(x) if positions is None else positions)
@@ -136,8 +136,8 @@ class LocalWindowAttention(LinearMultiheadAttention):
         order: Order | None = None,
         masks: LocalMasks | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Like ``LinearMultiheadAttention.forward``, in the order KEYS: keys in reach are computed from the input, so
-        projecting keys costs less than projecting the input.
+        """Like ``LinearMultiheadAttention.forward``, but always in the order KEYS: keys in reach are computed from the
+        input, so projecting keys costs less than projecting the input.
 
         Returns:
             (B, m, d), and the weights (B, H, m, k' + 2 w + 1) or None: the last 2 w + 1 belong to the keys from w
@@ -149,16 +149,19 @@ class LocalWindowAttention(LinearMultiheadAttention):
         q = self.split_heads(self.q_proj(gather_positions(x, positions if neighbors is None else None)))
         x = zero_padding(x, padding_mask)
         reduce_keys, reduce_values = self.reductions(x.size(1), projection, padding_mask, masks)
-        (keys, key_bias), (values, value_bias) = split_biases(x, self.k_proj, self.v_proj)
-        keys = keys - key_bias  # which cancels in the softmax
+        (keys, key_bias), (values, value_bias) = apply_with_biases(x, self.k_proj, self.v_proj)
+        # The bias of the keys, also of projected ones, shifts all scores of a query alike and cancels in the softmax.
+        keys = keys - key_bias
         far = self.split_heads(reduce_keys(keys)), self.split_heads(reduce_values(values - value_bias) + value_bias)
         near = self.split_heads(keys), self.split_heads(values)
         if neighbors is not None:
             context = attend_locally(q, far, near, masks.bias, neighbors, dropout)
             context = context.transpose(1, 2).flatten(2)
             return self.out_proj(gather_positions(context, positions)), None
-        at = all_positions(x) if positions is None else positions
-        context, weights = attend_locally_at(at, q, far, near, masks.bias, padding_mask, self.local_window, dropout)
+        query_positions = all_positions(x) if positions is None else positions
+        context, weights = attend_locally_at(
+            query_positions, q, far, near, masks.bias, padding_mask, self.local_window, dropout
+        )
         return self.project_output(context), weights if need_weights else None
 
 
@@ -199,7 +202,7 @@ def find_neighbors(
     if padding_mask is not None:
         is_masked = is_masked | padding_mask[:, positions]
     mask = torch.zeros((), dtype=dtype, device=device).masked_fill(is_masked, masked_score(dtype)).unsqueeze(1)
-    if is_fused:  # its chunks are a batch of B c
+    if is_fused:  # fused attention takes the B c chunks as a batch
         mask = align_mask(mask.expand(B, -1, -1, -1, -1))
     return Neighbors(reach, is_fused, positions.flatten(), mask)
 
@@ -289,6 +292,8 @@ def attend_locally_at(
 
 
 class _MergedAttention(torch.autograd.Function):
+    """``attend_locally`` with fused attention."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -303,7 +308,7 @@ class _MergedAttention(torch.autograd.Function):
     ) -> Tensor:
         far = attend(q, projected_keys, projected_values, bias, dropout)
         near = _attend_near(q, keys, values, neighbors, dropout)
-        share = torch.sigmoid(far.lse - near.lse).unsqueeze(-1).to(q.dtype)
+        share = torch.sigmoid(far.lse - near.lse).unsqueeze(-1).to(q.dtype)  # exp(l_1 - l)
         output = torch.lerp(near.output, far.output, share)
         inputs = (q, projected_keys, projected_values, keys, values, bias)
         ctx.save_for_backward(*inputs, output, far.lse, near.lse, *far.dropout_state, *near.dropout_state)
@@ -312,6 +317,7 @@ class _MergedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        # once_differentiable says nothing if the gradient is a constant, as that of a sum is.
         if torch.is_grad_enabled():
             raise NotImplementedError("fused attention with a local window cannot be differentiated twice")
         q, projected_keys, projected_values, keys, values, bias, output, far_lse, near_lse, *states = ctx.saved_tensors
@@ -336,6 +342,7 @@ def _attend_near(q: Tensor, keys: Tensor, values: Tensor, neighbors: Neighbors, 
 def _attend_near_backward(
     gradient: Tensor, q: Tensor, keys: Tensor, values: Tensor, neighbors: Neighbors, attended: Attended, dropout: float
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of ``_attend_near``."""
     if neighbors.mask is None:
         reach, bounds = neighbors.reach, neighbors.bounds
         return attend_in_window_backward(gradient, q, keys, values, reach, bounds, attended, dropout)
@@ -362,7 +369,7 @@ def _attend_unfused(
     q = q / math.sqrt(q.size(-1))
     far = q @ projected_keys.transpose(-2, -1) + bias  # (B, H, n, k')
     near = _to_chunks(q, neighbors) @ _to_neighbors(keys, neighbors).transpose(-2, -1) + mask
-    # Windows come last: those of padding alone then add zeros to the end of a sum, and do not change its order.
+    # Projected positions come last: masked ones then only append zeros to the sums of the softmax.
     weights = torch.softmax(torch.cat([_from_chunks(near, n), far], -1), -1)
     near, far = weights.split((mask.size(-1), num_projected), -1)
     near_values = _to_neighbors(values, neighbors)

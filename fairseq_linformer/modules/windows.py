@@ -155,7 +155,8 @@ class Windows:
     # last two of which are one window.
 
     def _regular(self, n: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
-        """The positions after the singleton and the regular window of each, (n,) both; -1 for the singleton."""
+        """The index of each position, counted after the singleton, and of its regular window, (n,) each; -1 for the
+        singleton."""
         positions = torch.arange(n, device=device) - self.num_singletons
         return positions, ((positions + 1) * self.k + self.N - 1) // self.N - 1  # division rounds up
 

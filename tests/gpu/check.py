@@ -1,4 +1,4 @@
-"""Checks for a machine with a GPU: correctness, speed, and fairseq's programs, in about 8 minutes on an H100.
+"""Checks for a machine with a GPU: correctness, speed, and fairseq's programs, in an estimated 8 minutes on an H100.
 
     scripts/gpu_check.sh FOLDER
 
@@ -45,9 +45,11 @@ DROPOUT_BOUNDS = {"fp32": 0.02, "fp16": 0.05, "bf16": 0.2}
 FORWARD_BAR, STEP_BAR = 1.4, 1.3
 """Goals, which are only reported: time of a forward pass and of a training step with a local window, divided by that
 without, from n = 1,024 on."""
-STOP_SECONDS = 10
-"""Time for a process to end after SIGTERM."""
+STOP_SECONDS = 35
+"""Time for a process to end after SIGTERM; torchrun before PyTorch 2.13 waits 30 seconds for its workers."""
 LOG_CHARACTERS = 3000
+RESULT = "RESULT "
+"""What the last line of a measurement begins with."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class Sizes:
         variant_lengths: n of the compared encoders, without padding and with.
         at_once: variants that are compared at the same time.
         setup, k, window: of the encoders that are timed, with and without the local window.
-        lengths: n; ``tokens`` are read at a time.
+        lengths: n of the timed models, with ``tokens`` tokens per batch.
         n, batch, updates: of fairseq's models and trainings.
-        precisions: flags of fairseq-train by step.
+        train_flags: flags of fairseq-train by step.
     """
 
     dtypes: tuple[str, ...]
@@ -75,7 +77,7 @@ class Sizes:
     n: int
     batch: int
     updates: int
-    precisions: dict[str, str]
+    train_flags: dict[str, str]
 
 
 GPU = Sizes(
@@ -90,7 +92,7 @@ GPU = Sizes(
     n=512,
     batch=64,
     updates=25,
-    precisions={
+    train_flags={
         "fp16": "--fp16",
         "bf16": "--bf16",
         "amp": "--amp",
@@ -111,7 +113,7 @@ SMOKE = Sizes(
     n=32,
     batch=8,
     updates=2,
-    precisions={"fp16": "", "checkpointed": "--checkpoint-activations"},
+    train_flags={"fp16": "", "checkpointed": "--checkpoint-activations"},
 )
 
 
@@ -147,7 +149,6 @@ def check_variant(sizes: Sizes, config: LinformerConfig) -> dict[str, Any]:
     """Features and gradients against double precision on the CPU, in each dtype and length, with padding and without;
     and gradients with dropout."""
     torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
     encoder = LinformerEncoder(config).double().eval()
     errors: dict[str, float] = {}
@@ -173,8 +174,8 @@ def check_variant(sizes: Sizes, config: LinformerConfig) -> dict[str, Any]:
 
 
 def dropout_error(model: LinformerEncoder, tokens: Tensor, weights: Tensor) -> float:
-    """The relative error of the gradient with dropout of attention weights, by a difference quotient in its direction,
-    over the weights of queries, keys and values. The same seed drops the same weights."""
+    """The relative difference between the gradient's norm squared and a difference quotient of the loss along it, with
+    dropout of attention weights; of the weights of queries, keys and values. The same seed drops the same weights."""
     for layer in model.layers:
         layer.self_attn.dropout = 0.3  # type: ignore[union-attr]
     model.train()
@@ -202,7 +203,7 @@ def dropout_error(model: LinformerEncoder, tokens: Tensor, weights: Tensor) -> f
 
 
 def _run_encoder(encoder: LinformerEncoder, tokens: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Features of real tokens, and the gradients of their weighted sum, in double precision on the CPU."""
+    """Features of real tokens, and the gradients of their weighted sum, converted to double precision on the CPU."""
     tokens = tokens.to(encoder.embed_tokens.weight.device)
     features = encoder(tokens)[0] * tokens.ne(encoder.config.padding_idx).unsqueeze(-1)
     (features * weights.to(features)).sum().backward()
@@ -281,7 +282,7 @@ def programs(sizes: Sizes, folder: Path) -> dict[str, Step]:
 
     steps = {}
     keep = f"--save-dir {runs / 'fp16'}"
-    for name, flags in sizes.precisions.items():
+    for name, flags in sizes.train_flags.items():
         save = keep if name == "fp16" else "--no-save"
         steps[name] = Step(train(f"{masked} {model} {flags}", save=save))
     resume = train(f"{masked} {model} {half}", save=keep, updates=2 * sizes.updates)
@@ -301,16 +302,17 @@ def programs(sizes: Sizes, folder: Path) -> dict[str, Step]:
         dataset.disable_validation=true optimization.update_freq=[1]
     """
     torchrun = ["bash", str(ROOT / "scripts" / "torchrun.sh"), *overrides.split()]
-    steps["torchrun"] = Step(torchrun, environment={"PYTHON": sys.executable, "NPROC_PER_NODE": "1"})
+    variables = {"PYTHON": sys.executable, "NPROC_PER_NODE": "1", "PET_SHUTDOWN_TIMEOUT": "5"}
+    steps["torchrun"] = Step(torchrun, environment=variables)
     for name, shape in (("roberta", roberta), ("linformer", f"{model} --local-window 0")):
-        # One process masks fewer tokens than a GPU reads.
+        # One worker masks tokens more slowly than a GPU reads them.
         options = f"{shape} {masked} {half} --num-workers 2"
         steps[f"{name}-speed"] = Step(train(options, updates=2 * sizes.updates))
     return steps
 
 
 def run_step(step: Step, seconds: float) -> dict[str, Any]:
-    """The result of a process, which is stopped, with all that it started, after so many seconds."""
+    """Run a step; after ``seconds``, stop it and its children."""
     start = time.perf_counter()
     variables = {**os.environ, **step.environment}
     with TemporaryFile("w+", errors="replace") as file:
@@ -351,15 +353,12 @@ def read_log(log: str, must_log: str, reason: str) -> dict[str, Any]:
     rates = [float(rate) for rate in re.findall(r'"wps": "([\d.]+)"', log)][1:]  # the first starts the GPU
     if not reason and must_log not in log:
         reason = f"the output lacks {must_log!r}"
-    if not reason and {"nan", "inf"} & {*losses}:
-        reason = f"loss {losses[-1]}"
-    result = {"ok": not reason, "loss": losses[-1:], "tokens_per_second": statistics.median(rates) if rates else None}
-    summary = f"loss {losses[-1] if losses else '-'}, {statistics.median(rates or [0]):,.0f} tokens/s"
+    if not reason and (wrong := [loss for loss in losses if loss in ("nan", "inf")]):
+        reason = f"loss {wrong[0]}"
+    rate = statistics.median(rates) if rates else 0.0
+    result = {"ok": not reason, "loss": losses[-1:], "tokens_per_second": rate}
+    summary = f"loss {losses[-1] if losses else '-'}, {rate:,.0f} tokens/s"
     return {**result, "summary": f"{reason}: {lines[-1][:200]}" if reason else summary, "log": log[-LOG_CHARACTERS:]}
-
-
-RESULT = "RESULT "
-"""What the last line of a measurement begins with."""
 
 
 class Results:
@@ -408,7 +407,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, help="folder for the three files (default: FOLDER/results)")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    sizes, folder, end = SMOKE if options.smoke else GPU, options.folder.resolve(), 60 * options.minutes
+    sizes, folder = SMOKE if options.smoke else GPU, options.folder.resolve()
     if sizes.setup.device == "cuda" and not torch.cuda.is_available():
         parser.error("PyTorch finds no GPU; --smoke runs on the CPU")
     if options.step:
@@ -419,10 +418,10 @@ def main(arguments: list[str] | None = None) -> int:
     compared = list(variants(sizes))
     steps = {name: Step([*own, name]) for name in measurements(sizes)} | programs(sizes, folder)
     results = Results(options.results or folder / "results", list(steps), sizes.setup.device)
-    start = time.monotonic()
+    deadline = time.monotonic() + 60 * options.minutes - STOP_SECONDS
 
     def run(name: str) -> dict[str, Any] | None:
-        left = end - (time.monotonic() - start) - STOP_SECONDS
+        left = deadline - time.monotonic()
         return run_step(steps[name], min(left, options.step_seconds)) if left > 0 else None
 
     missing = [name for name in steps if not results.is_ok(name)]

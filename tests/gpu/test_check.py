@@ -73,7 +73,7 @@ def test_a_step_that_fails_and_one_that_hangs(tmp_path):
     [
         ('RESULT {"ok": true, "summary": "4 ms"}', "", "", "4 ms"),
         ('"loss": "2.5"\n"wps": "10"\n"wps": "30"', "", "", "loss 2.5, 30 tokens/s"),
-        ('"loss": "nan"', "", "", 'loss nan: "loss": "nan"'),
+        ('"loss": "nan"\n"loss": "2.5"', "", "", 'loss nan: "loss": "2.5"'),
         ("done", "Loaded checkpoint", "", "the output lacks 'Loaded checkpoint': done"),
         ("Traceback\nValueError: k", "", "status 1", "status 1: ValueError: k"),
     ],
@@ -83,7 +83,7 @@ def test_what_a_log_says(log, must_log, reason, summary):
     assert result["summary"] == summary and result["ok"] == (summary in ("4 ms", "loss 2.5, 30 tokens/s"))
 
 
-def test_results_are_written_after_each_step(tmp_path, capsys):
+def test_results_are_written_after_each_step(tmp_path):
     results = check.Results(tmp_path, ["a", "b"], "cuda")
     results.add("a", {"ok": True, "summary": "x | y", "seconds": 2.0, "log": "text"})
     assert (tmp_path / "table.md").read_text().splitlines()[2:] == [
@@ -96,7 +96,7 @@ def test_results_are_written_after_each_step(tmp_path, capsys):
     assert not check.Results(tmp_path, ["a", "b"], "cpu").is_ok("a")  # a GPU's results are not those of --smoke
 
 
-def variant(**options):
+def variant():
     return next(config for name, config in check.variants(check.SMOKE).items() if name.endswith("W=16"))
 
 

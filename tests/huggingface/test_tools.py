@@ -15,8 +15,8 @@ MASK = (torch.arange(40) < torch.tensor([[40], [25], [33]])).long()
 
 @pytest.fixture(params=[(0, "average"), (0, "normal"), (16, "average")], ids=str)
 def classifier(request):
-    """Without a local window, inputs of 40 tokens are multiplied in the order INPUT if there are windows, and otherwise
-    in the order KEYS."""
+    """Without a local window, the first layer multiplies inputs of 40 tokens in the order INPUT if there are windows,
+    and otherwise in the order KEYS; the last one, which reads one position, in the order SCORES."""
     torch.manual_seed(0)
     window, init = request.param
     config = LinformerPreTrainedConfig(

@@ -1,8 +1,9 @@
 """What the operators of a GPU compute, slowly and on a CPU, from memory that they read as the GPU's kernels do.
 
-Where a kernel ignores a stride, so does its stand-in, which finds NaN outside the tensor. What a kernel checks, or
-assumes without a check, is asserted. The rules are those of PyTorch's kernel_backward.h, attention_backward.cu and
-flash_api.cpp. Dropped weights depend on the seed and on where sentence, head, query and key are, as in the kernels.
+Where a kernel ignores a stride, so does its stand-in, which then finds other numbers, or NaN past the end of the
+memory. What a kernel checks, or assumes without a check, is asserted. The rules are those of PyTorch's
+kernel_backward.h, attention_backward.cu and flash_api.cpp. Dropped weights depend on the seed and on where sentence,
+head, query and key are, as in the kernels.
 """
 
 import itertools
@@ -54,7 +55,7 @@ def backward(gradient, q, keys, values, mask, output, lse, seed, dropout):
 
 
 class SlowKernels:
-    """Stands for ``torch.ops.aten``, and counts calls.
+    """Stands for ``torch.ops.aten``, and records calls.
 
     Attributes:
         queries, backward_queries: shapes of the queries of efficient attention.
