@@ -29,7 +29,7 @@ from transformers.modeling_outputs import (
 from transformers.utils import can_return_tuple
 
 from ..modules.attention import gather_positions
-from ..modules.encoder import LinformerEncoder, init_bert_weights
+from ..modules.encoder import LinformerEncoder, find_shifts, init_bert_weights
 from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
 from ..modules.projection import KIND_BUFFERS, Projection
 from .configuration_linformer import LinformerPreTrainedConfig
@@ -191,7 +191,7 @@ class LinformerModel(LinformerPreTrainedModel):
         tokens = padding if input_ids is None else input_ids  # read only for their shape with inputs_embeds
         back = None
         if torch.compiler.is_exporting() or padding[:, 0].any():  # an exported graph has no branches
-            order, back = _align(padding)
+            order, back = find_shifts(padding)
             tokens, padding = tokens.gather(1, order), padding.gather(1, order)
             inputs_embeds = None if inputs_embeds is None else gather_positions(inputs_embeds, order)
         needs_hiddens = wants_hiddens or wants_weights
@@ -218,14 +218,6 @@ class LinformerModel(LinformerPreTrainedModel):
             x = layer.self_attn_layer_norm(x) if layer.normalize_before else x
             weights.append(layer.self_attn(x, padding, projection, need_weights=True)[1])
         return weights
-
-
-def _align(padding: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions (B, n) that move each sentence to the beginning of its row, since E and F depend on the position, and
-    back."""
-    positions = torch.arange(padding.size(1), device=padding.device)
-    num_before = padding.long().cumprod(1).sum(1, keepdim=True)
-    return (positions + num_before) % padding.size(1), (positions - num_before) % padding.size(1)
 
 
 def find_padding(

@@ -51,7 +51,7 @@ class LinformerLayers(nn.Module):
     def _encode(
         self,
         embed: Callable[[], Tensor],
-        padding_mask: Tensor | None,
+        padding_mask: Tensor | None = None,
         positions: Tensor | None = None,
         hiddens: list[Tensor] | None = None,
     ) -> Tensor:
@@ -267,8 +267,8 @@ class Linformer(LinformerLayers):
         """
         Args:
             x: (B, length, d), at most n positions; what stands at padding has no effect.
-            mask: (B, length), True (or 1) at real positions, False at padding, which should follow them, because E and
-                F depend on the position; None without padding.
+            mask: (B, length), True (or 1) at real positions, False at padding before or after them; None without
+                padding. Without it, a sequence has the same features.
 
         Returns:
             (B, length, d). Values at padded positions are meaningless.
@@ -279,8 +279,27 @@ class Linformer(LinformerLayers):
                 f"mask must have the shape (batch, length) = {tuple(x.shape[:2])}, got {tuple(mask.shape)}"
             )
         # Reading the mask would break a compiled graph.
-        is_padded = mask is not None and (torch.compiler.is_compiling() or not mask.all())
-        return self._encode(lambda: x, mask.eq(0) if mask is not None and is_padded else None)
+        if mask is None or not (torch.compiler.is_compiling() or not mask.all()):
+            return self._encode(lambda: x)
+        padding_mask = mask.eq(0)
+        if not (torch.compiler.is_compiling() or padding_mask[:, 0].any()):
+            return self._encode(lambda: x, padding_mask)
+        order, back = find_shifts(padding_mask)
+        features = self._encode(lambda: gather_positions(x, order), padding_mask.gather(1, order))
+        return gather_positions(features, back)
+
+
+def find_shifts(padding_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions that move each sentence to the beginning of its row, since E and F depend on the position, and back:
+    (B, n) both.
+
+    Args:
+        padding_mask: (B, n), True at padding.
+    """
+    n = padding_mask.size(1)
+    positions = torch.arange(n, device=padding_mask.device)
+    num_before = padding_mask.long().cumprod(1).sum(1, keepdim=True)
+    return (positions + num_before) % n, (positions - num_before) % n
 
 
 def _can_run_in_groups(padding_mask: Tensor) -> bool:

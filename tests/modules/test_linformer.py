@@ -63,6 +63,13 @@ def test_masks():
     assert torch.equal(model(x, MASK), model(x, MASK.long()))
 
 
+@pytest.mark.parametrize("options", [{}, dict(local_window=2), dict(projection="none")], ids=str)
+def test_padding_in_front_shifts_nothing(options):
+    model, x = build(**options), torch.randn(3, 12, 8, dtype=torch.float64)
+    shifted = torch.stack([row.roll(12 - length, 0) for row, length in zip(x, LENGTHS)])
+    torch.testing.assert_close(model(shifted, MASK.flip(1))[MASK.flip(1)], model(x, MASK)[MASK], rtol=0, atol=1e-12)
+
+
 def test_rejections():
     with pytest.raises(ValueError, match="at most 12 positions.* got 13"):
         build()(torch.zeros(1, 13, 8, dtype=torch.float64))
@@ -85,8 +92,9 @@ def test_parameters():
 def test_it_compiles_to_one_graph(options):
     model, x = build(**options), torch.randn(3, 12, 8, dtype=torch.float64)
     compiled = torch.compile(model, backend="eager", fullgraph=True)
-    for mask in (None, MASK):
-        torch.testing.assert_close(compiled(x, mask)[MASK], model(x, mask)[MASK])
+    for mask in (None, MASK, MASK.flip(1)):
+        real = MASK if mask is None else mask
+        torch.testing.assert_close(compiled(x, mask)[real], model(x, mask)[real])
 
 
 @pytest.mark.slow

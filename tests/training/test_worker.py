@@ -7,6 +7,7 @@ import time
 from multiprocessing.util import get_temp_dir
 
 import pytest
+from omegaconf import OmegaConf
 
 from fairseq_linformer.training import worker
 from fairseq_linformer.training.job import TrainingJob
@@ -42,6 +43,15 @@ def test_training_on_a_cpu_hides_the_gpus_and_is_done_once(run, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(worker, "_train", lambda cfg, rank: pytest.fail("it trains"))
     assert run() == 0 and "already complete" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("visible, device", [(8, 3), (1, 0)])
+def test_device_of_a_process(monkeypatch, visible, device):
+    """With --gpus-per-task=1 Slurm shows each process its own GPU only."""
+    cfg = OmegaConf.create({"distributed_training": {"distributed_world_size": 8}})
+    monkeypatch.setattr(worker.torch.cuda, "device_count", lambda: visible)
+    worker._set_process(cfg, rank=3, local_rank=3)
+    assert cfg.distributed_training.device_id == device and cfg.distributed_training.distributed_rank == 3
 
 
 def test_a_machine_without_gpus_is_reported(run, monkeypatch, capsys):
