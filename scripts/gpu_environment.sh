@@ -18,7 +18,7 @@ programs='import fairseq_cli.train, fairseq_cli.validate, fairseq.data.data_util
 fetch_wheels() {
     local options=(--no-deps --dest "$1/wheels")
     rm -rf "$1/wheels"
-    "$python" -m pip download -q "${options[@]}" --no-binary :all: --no-build-isolation fairseq-fixed==0.12.3.1
+    "$python" -m pip download -q "${options[@]}" --no-binary :all: --no-build-isolation -r scripts/fairseq.txt
     "$python" -m pip download -q "${options[@]}" --only-binary :all: --python-version "${TARGET:-3.12}" \
         --platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 hydra-core==1.3.2 omegaconf==2.3.0 bitarray
     "$python" -m pip wheel -q --no-deps --wheel-dir "$1/wheels" antlr4-python3-runtime==4.9.3

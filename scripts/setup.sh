@@ -6,6 +6,7 @@
 #   PYTHON=/path/to/python scripts/setup.sh
 #   TORCH=2.11.0 scripts/setup.sh              # another PyTorch, from 2.9 on; a new .venv gets 2.13.0
 #   PIP_CONSTRAINT=scripts/slurm/constraints-v100.txt ... scripts/setup.sh      # for V100; see that file
+#   CONSTRAINTS=/dev/null scripts/setup.sh     # the newest versions in the ranges of setup.py, not those that were tested
 #
 # Requires Python 3.11 to 3.13, a C++ compiler and a package index. Takes 3 to 5 minutes.
 set -euo pipefail
@@ -20,10 +21,12 @@ if ! [[ $version =~ ^[0-9] ]] || [ "$(printf '%s\n' 2.9 "$version" | sort -V | h
     exit 2
 fi
 installed=$(.venv/bin/python -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true)
+CONSTRAINTS=${CONSTRAINTS:-scripts/constraints.txt}
 constraints=$(cat "${PIP_CONSTRAINT:-/dev/null}")
 torch=torch==${TORCH:-${installed:-$version}}
 if grep -q '^torch[=<>~]' <<<"$constraints"; then torch=torch; fi
-marker=.venv/.installed-$(cat setup.py scripts/setup.sh | cksum | cut -d' ' -f1) # has the constraints
+# It has the constraints.
+marker=.venv/.installed-$(cat setup.py scripts/setup.sh scripts/fairseq.txt "$CONSTRAINTS" | cksum | cut -d' ' -f1)
 if [ -e "$marker" ] && [[ $installed == "${TORCH:-}"* ]] &&
     { [ -z "$constraints" ] || [ "$constraints" = "$(cat "$marker")" ]; } &&
     { [ -z "$python" ] || [ "$(.venv/bin/python --version)" = "$("$python" --version)" ]; }; then
@@ -49,8 +52,8 @@ pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
 # another torch, and without dependencies (see setup.py). It is installed last, so that pip does not report the missing
 # torchaudio.
 pip install "$torch" numpy 'setuptools<81' wheel cython
-pip install --no-build-isolation --editable '.[text,curves,huggingface,onnx,test,lint,docs]'
-pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1
+pip install --constraint "$CONSTRAINTS" --no-build-isolation --editable '.[all,test,lint,docs]'
+pip install --no-build-isolation --no-deps --require-hashes --requirement scripts/fairseq.txt
 .venv/bin/python -c 'import fairseq_linformer.models' 2>/dev/null || {
     echo "setup.sh: installed, but importing fairseq_linformer.models fails:" >&2
     .venv/bin/python -c 'import fairseq_linformer.models'

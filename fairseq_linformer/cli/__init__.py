@@ -19,11 +19,15 @@ NAME = "fairseq-linformer"
 COMMANDS = (prepare, convert, linearize, finetune, evaluate, export, plan, submit, analyze, benchmark, reproduce, path)
 SPIN_COUNT = "1000"
 """Spins of a waiting OpenMP thread before it sleeps, which take microseconds; GNU OpenMP's default is 300,000."""
-_INSTALL = {
-    "fairseq": "pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1 (after torch and Cython)",
-    **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "pip install '.[onnx]' (in a clone of this repository)"),
+_FAIRSEQ = "'.[train]' and then pip install --no-build-isolation --no-deps -r scripts/fairseq.txt"
+_EXTRAS = {
+    "evaluate": ("numpy", "scipy", "sklearn", "tqdm"),
+    "text": ("datasets", "huggingface_hub", "pyarrow", "sentencepiece", "tiktoken", "tokenizers"),
+    "huggingface": ("safetensors", "transformers"),
+    "onnx": ("onnx", "onnx_ir", "onnxruntime", "onnxscript"),
+    "curves": ("matplotlib", "tensorboard"),
 }
-"""Install commands for packages that are not plain dependencies; see setup.py."""
+"""Modules by the extra of setup.py that installs them; that of others is ``fairseq``."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -61,8 +65,11 @@ def main(arguments: list[str] | None = None) -> None:
         package = str(error.name).split(".")[0]
         if package == __package__.split(".")[0]:
             raise
-        command = _INSTALL.get(package, f"pip install {package}")
-        sys.exit(f"{NAME} needs {package}, which is not installed; run: {command}")
+        extra = next((extra for extra, modules in _EXTRAS.items() if package in modules), "fairseq")
+        what = _FAIRSEQ if package == "fairseq" else f"'.[{extra}]'"
+        sys.exit(
+            f"{NAME} needs {package}, which is not installed; run: pip install {what} (in a clone of this repository)"
+        )
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
 

@@ -10,6 +10,10 @@ GLUE = "nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
 IMDB = "stanfordnlp/imdb", "e6281661ce1c48d982bc483cf8a173c1bbeb5d31"
 OWN = "own"
 """Name of a user's own task, which is described by the manifest of its folder."""
+MAX_POSITIONS = 512
+"""Default n, as in RoBERTa."""
+TRUNCATIONS = ("head", "head+tail")
+"""``head`` keeps the beginning of a text, ``head+tail`` its beginning and end, 128 : 382. The first is the default."""
 CORRELATIONS = ("pearson", "spearman")
 """Metrics of tasks with scores."""
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]+)?", re.IGNORECASE)

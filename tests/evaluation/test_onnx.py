@@ -17,7 +17,7 @@ from fairseq_linformer.evaluation.classifier import OnnxClassifier, Transformers
 
 from ..checkpoints.onnx_models import build_model, run_card
 from ..huggingface.test_tokenizer import complete_dictionary, small_gpt2
-from .test_without_fairseq import run
+from .test_without_fairseq import run_without_fairseq  # noqa: F401  fixture
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,11 @@ def test_same_rows_and_logits(folders):
 
 
 @pytest.mark.slow
-def test_without_fairseq(folders, tmp_path):
+def test_without_fairseq(run_without_fairseq, folders, tmp_path):  # noqa: F811
     (tmp_path / "rows.jsonl").write_text('{"text": "the cat", "label": "LABEL_0"}\n')
-    found = run("evaluate", folders[1], tmp_path / "rows.jsonl", "--predictions", tmp_path / "predicted.jsonl")
+    found = run_without_fairseq(
+        "evaluate", folders[1], tmp_path / "rows.jsonl", "--predictions", tmp_path / "predicted.jsonl"
+    )
     assert found.returncode == 0, found.stderr
     assert "1 labeled row" in found.stdout and (tmp_path / "predicted.jsonl").is_file()
 

@@ -1,28 +1,31 @@
 """Exported folders are evaluated without fairseq."""
 
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-BLOCKED = """
-import sys
-sys.modules["fairseq"] = sys.modules["omegaconf"] = None  # an import of either raises ModuleNotFoundError
-from fairseq_linformer.cli import main
-main(sys.argv[1:])
-"""
+from ..linked_environment import install_wheel, make_environment, requirements_of_extra
 
 
-def run(*words):
-    words = [sys.executable, "-c", BLOCKED, *map(str, words)]
-    return subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+@pytest.fixture(scope="session")
+def run_without_fairseq(wheel, tmp_path_factory):
+    """A function that runs the command in an environment of the extras ``evaluate`` and ``onnx``."""
+    folder = tmp_path_factory.mktemp("without") / "environment"
+    python = make_environment(folder, requirements_of_extra("evaluate") | requirements_of_extra("onnx"))
+    install_wheel(python, wheel)
+
+    def run(*words):
+        words = [python, "-m", "fairseq_linformer.cli", *map(str, words)]
+        return subprocess.run(words, capture_output=True, text=True, cwd=folder, env={"PATH": "/usr/bin:/bin"})
+
+    return run
 
 
 @pytest.mark.slow
-def test_exported_folders(classifier_folder, finetuned, table, tmp_path):
-    found = run("evaluate", classifier_folder, table, "--predictions", tmp_path / "rows.jsonl")
+def test_exported_folders(run_without_fairseq, classifier_folder, finetuned, table, tmp_path):
+    found = run_without_fairseq("evaluate", classifier_folder, table, "--predictions", tmp_path / "rows.jsonl")
     assert found.returncode == 0, found.stderr
     assert "labeled rows" in found.stdout and (tmp_path / "rows.jsonl").is_file()
     # The same process cannot read a fairseq checkpoint.
-    assert "needs fairseq, which is not installed" in run("evaluate", finetuned, table).stderr
+    ended = run_without_fairseq("evaluate", finetuned, table)
+    assert "needs fairseq, which is not installed" in ended.stderr

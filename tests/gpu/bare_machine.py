@@ -3,12 +3,9 @@
 import os
 import subprocess
 import sys
-import venv
-from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from .. import linked_environment
 
 MISSING = {"antlr4-python3-runtime", "bitarray", "fairseq-fixed", "fairseq-linformer", "hydra-core", "omegaconf"}
 """Packages that the checks import and that one such machine lacked."""
@@ -18,27 +15,9 @@ IMAGE = (
 
 
 def make_environment(folder: Path) -> Path:
-    """A virtual environment whose packages are links to those of this one: IMAGE and what these require. Returns its
-    Python, a script: to replace a program, edit ``case`` in it."""
-    venv.create(folder, symlinks=True)
-    site = next((folder / "lib").glob("python*/site-packages"))
-    installed: dict[str, Distribution] = {canonicalize_name(each.metadata["Name"]): each for each in distributions()}
-    chosen, waiting = set(), {name for name in IMAGE if name in installed}
-    while waiting:
-        name = waiting.pop()
-        chosen.add(name)
-        needed = {
-            canonicalize_name(Requirement(each).name)
-            for each in installed[name].requires or ()
-            if "extra ==" not in each
-        }
-        waiting |= {each for each in needed if each in installed and each not in chosen | MISSING}
-    for name in chosen:
-        files = installed[name].files or ()
-        for top in {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}:
-            target = Path(installed[name].locate_file(top))
-            if target.exists() and not (site / top).exists():
-                (site / top).symlink_to(target)
+    """A virtual environment of IMAGE and what these packages require. Returns its Python, a script: to replace a
+    program, edit ``case`` in it."""
+    linked_environment.make_environment(folder, IMAGE, MISSING)
     python = folder / "bin" / "python"
     real = python.resolve()
     python.unlink()

@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from fairseq_linformer.huggingface.exported_code import flatten_imports, read_so
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import hub
+from ..linked_environment import make_environment, requirements_of_extra
 
 
 def test_imports_of_exported_files_are_flat():
@@ -52,8 +52,9 @@ def test_exported_folder_works_without_fairseq_and_this_package(
     script = Path(__file__).with_name("offline_user.py")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    python = make_environment(tmp_path / "environment", requirements_of_extra("huggingface"))
     run = subprocess.run(
-        [sys.executable, script, masked_lm_folder, classifier_folder, tmp_path / "expected.pt", tmp_path / "saved"],
+        [python, script, masked_lm_folder, classifier_folder, tmp_path / "expected.pt", tmp_path / "saved"],
         env=environment,
         cwd=tmp_path,
         capture_output=True,
