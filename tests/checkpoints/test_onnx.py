@@ -207,13 +207,6 @@ def test_card_of_a_checkpoint_runs_without_torch(classifier, pieces, tmp_path, c
     assert re.fullmatch(r"\['(animal: cat|dog)', '(animal: cat|dog)'\]", printed)
 
 
-def test_missing_package(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
-    folder = save(build_masked_lm(), tmp_path / "model")
-    with pytest.raises(SystemExit, match=r"needs onnxscript, which is not installed; run: pip install '.\[onnx\]'"):
-        main(["export", "--onnx", str(folder), str(tmp_path / "onnx")])
-
-
 @pytest.mark.slow
 def test_folder_follows_the_conventions_of_the_hub(classifier, pieces, tmp_path):
     """AutoConfig and AutoTokenizer read it without this package, as optimum and sentence-transformers do first."""
