@@ -1,8 +1,8 @@
-"""Package definition; `scripts/setup.sh` installs the package with everything it uses.
+"""Package definition. The module alone needs PyTorch only; each extra adds what a part of the package uses.
 
-The plain module needs PyTorch alone; the extras say what else needs what. fairseq itself (`fairseq-fixed`, fairseq 0.12
-for current Python versions) is not in them, because it requires torchaudio, which is not needed here. The script
-installs it with --no-deps from `scripts/fairseq.txt`; its other dependencies are the extra `fairseq`.
+fairseq itself (`fairseq-fixed`, fairseq 0.12 for current Python versions) is in no extra, because it requires
+torchaudio, which is not needed here. `scripts/setup.sh` installs it with --no-deps, as `scripts/fairseq.txt` pins it;
+the extra `fairseq` has its other dependencies.
 """
 
 import re
@@ -13,30 +13,26 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "fairseq_linformer/__init__.py").read_text())[1]
 
+SCORES = ["scipy", "scikit-learn>=1.7"]
 TRANSFORMERS = ["transformers>=5,<6", "safetensors"]
-SCORES = ["scikit-learn>=1.7", "scipy"]
+# What the extra `all` has, also one by one.
 EXTRAS = {
     "fairseq": [
-        "numpy",
-        "bitarray",
-        "cffi",
-        "hydra-core>=1.3.2,<1.4",
-        "omegaconf>=2.3,<2.4",
-        "packaging",
-        "regex",
-        "requests",
-        "sacrebleu",
-        "tqdm",
-        *SCORES,
+        *("numpy", "bitarray", "cffi", "hydra-core>=1.3.2,<1.4", "omegaconf>=2.3,<2.4", "packaging", "regex"),
+        *("requests", "sacrebleu", "tqdm", *SCORES),
     ],
-    "text": ["datasets", "huggingface_hub", "pyarrow", "sentencepiece", "tiktoken", "tokenizers", "tqdm"],
-    "evaluate": [*SCORES, *TRANSFORMERS, "pyarrow", "tqdm"],
+    "text": [*("numpy", "sentencepiece", "tiktoken", "tokenizers", "datasets", "pyarrow", "huggingface_hub", "tqdm")],
+    "evaluate": ["numpy", "pyarrow", *SCORES, *TRANSFORMERS],
     "huggingface": TRANSFORMERS,
-    "onnx": [*TRANSFORMERS, "onnx>=1.20,<2", "onnx-ir>=0.1.14,<2", "onnxruntime>=1.23,<2", "onnxscript>=0.6,<0.8"],
-    "curves": ["matplotlib", "tensorboard"],
+    "onnx": ["numpy", "onnx>=1.20", "onnx-ir>=1,<2", "onnxscript>=0.7,<0.8", "onnxruntime>=1.23"],
+    "curves": ["tensorboard", "matplotlib"],
 }
-EXTRAS["train"] = sorted({*EXTRAS["fairseq"], *EXTRAS["text"], *EXTRAS["evaluate"], *EXTRAS["curves"]})
-EXTRAS["all"] = sorted({*EXTRAS["train"], *EXTRAS["onnx"]})
+
+
+def merge(*names):
+    """The requirements of several extras."""
+    return sorted({requirement for name in names for requirement in EXTRAS[name]})
+
 
 setup(
     name="fairseq-linformer",
@@ -58,8 +54,10 @@ setup(
     install_requires=["torch>=2.9,<3"],
     extras_require={
         **EXTRAS,
-        "benchmark": ["linformer", "linformer-pytorch", *TRANSFORMERS, "matplotlib"],
-        "test": ["pytest", "pytest-xdist", "hypothesis", "accelerate", "sentence-transformers>=5,<7"],
+        "train": merge("fairseq", "text", "evaluate"),
+        "all": merge(*EXTRAS),
+        "benchmark": ["linformer", "linformer-pytorch", "transformers>=5,<6", "matplotlib"],
+        "test": ["pytest", "pytest-xdist", "hypothesis", "accelerate", "peft", "sentence-transformers>=5,<7"],
         "lint": ["ruff==0.17.6", "mypy==2.4.1", "types-tqdm", "types-PyYAML"],
         "docs": ["mkdocs-material", "mkdocstrings[python]"],
     },

@@ -90,4 +90,4 @@ def test_missing_fairseq_error_has_the_install_command(run):
     script = "import sys; sys.modules['fairseq'] = None\nfrom fairseq_linformer.cli import main\nmain(['plan'])"
     ended = run("python", "-c", script, check=False)
     assert ended.returncode == 1
-    assert "scripts/fairseq.txt" in ended.stderr and "Traceback" not in ended.stderr
+    assert "fairseq-fixed" in ended.stderr and "Traceback" not in ended.stderr

@@ -22,7 +22,7 @@ _TEMPLATE = """\
 A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), exported by fairseq-linformer.
 {%- if graph %}
 `{{ file }}` reads any number of sentences of up to {{ graph.max_positions }} tokens, padded on the right, and returns
-{{ output }} {{ shape }}. It needs neither PyTorch nor fairseq:
+{{ output }} {{ shape }}. It needs `onnxruntime` 1.18 or later, and neither PyTorch nor fairseq:
 
 ```python
 import numpy as np
@@ -42,6 +42,10 @@ session = onnxruntime.InferenceSession("FOLDER/{{ file }}")
 ({{ output }},) = session.run(None, {"input_ids": input_ids, "attention_mask": attention_mask})
 print({{ result }})
 ```
+
+`AutoConfig` of transformers 5 reads this folder with `trust_remote_code=True`. Classes of `optimum` such as
+`ORTModelForSequenceClassification` require transformers 4.57, which does not read the code; they open the folder with
+`config=PretrainedConfig.from_pretrained("FOLDER")`.
 {%- else %}
 The model code is in this folder.
 

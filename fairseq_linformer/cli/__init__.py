@@ -13,21 +13,12 @@ from typing import NoReturn
 from .. import __version__
 from ..signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, export, finetune, linearize, path, plan, prepare, reproduce, submit
+from .extras import NAME, install_command
 from .parsers import HelpFormatter, Parser
 
-NAME = "fairseq-linformer"
 COMMANDS = (prepare, convert, linearize, finetune, evaluate, export, plan, submit, analyze, benchmark, reproduce, path)
 SPIN_COUNT = "1000"
 """Spins of a waiting OpenMP thread before it sleeps, which take microseconds; GNU OpenMP's default is 300,000."""
-_FAIRSEQ = "'.[train]' and then pip install --no-build-isolation --no-deps -r scripts/fairseq.txt"
-_EXTRAS = {
-    "evaluate": ("numpy", "scipy", "sklearn", "tqdm"),
-    "text": ("datasets", "huggingface_hub", "pyarrow", "sentencepiece", "tiktoken", "tokenizers"),
-    "huggingface": ("safetensors", "transformers"),
-    "onnx": ("onnx", "onnx_ir", "onnxruntime", "onnxscript"),
-    "curves": ("matplotlib", "tensorboard"),
-}
-"""Modules by the extra of setup.py that installs them; that of others is ``fairseq``."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -52,10 +43,11 @@ def main(arguments: list[str] | None = None) -> None:
     Invalid input exits with one sentence and status 1, an unknown command or option with status 2. An unexpected error
     shows its traceback.
     """
+    words = sys.argv[1:] if arguments is None else arguments
     try:
         parser = build_parser()
         with handle((signal.SIGTERM, *hangup_signals()), _exit_with):  # so that temporary files are removed
-            _run(parser, sys.argv[1:] if arguments is None else arguments)
+            _run(parser, words)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of standard output has closed it
@@ -65,11 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
         package = str(error.name).split(".")[0]
         if package == __package__.split(".")[0]:
             raise
-        extra = next((extra for extra, modules in _EXTRAS.items() if package in modules), "fairseq")
-        what = _FAIRSEQ if package == "fairseq" else f"'.[{extra}]'"
-        sys.exit(
-            f"{NAME} needs {package}, which is not installed; run: pip install {what} (in a clone of this repository)"
-        )
+        sys.exit(f"{NAME} needs {package}, which is not installed; run: {install_command(package, words[0])}")
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
 

@@ -200,11 +200,14 @@ def test_int8_command_with_external_weights(tmp_path, monkeypatch):
     assert torch.equal(whole, split)
 
 
-def test_missing_package(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
-    folder = save(build_masked_lm(), tmp_path / "model")
-    with pytest.raises(SystemExit, match=r"needs onnxscript, which is not installed; run: pip install '.\[onnx\]'"):
-        main(["export", "--onnx", str(folder), str(tmp_path / "onnx")])
+@pytest.mark.slow
+def test_card_of_a_checkpoint_runs_without_torch(classifier, pieces, tmp_path, capsys):
+    checkpoint, labels = classifier / "checkpoint_last.pt", pieces / "label" / "dict.txt"
+    words = [str(checkpoint), str(tmp_path / "onnx"), "--head", "animal", "--labels", str(labels)]
+    main(["export", "--onnx", *words])
+    assert "README.md" in capsys.readouterr().out
+    printed = run_card(tmp_path / "onnx", tmp_path)
+    assert re.fullmatch(r"\['(animal: cat|dog)', '(animal: cat|dog)'\]", printed)
 
 
 @pytest.mark.slow

@@ -4,18 +4,14 @@ import subprocess
 
 import pytest
 
-from ..linked_environment import install_wheel, make_environment, requirements_of_extra
-
 
 @pytest.fixture(scope="session")
-def run_without_fairseq(wheel, tmp_path_factory):
-    """A function that runs the command in an environment of the extras ``evaluate`` and ``onnx``."""
-    folder = tmp_path_factory.mktemp("without") / "environment"
-    python = make_environment(folder, requirements_of_extra("evaluate") | requirements_of_extra("onnx"))
-    install_wheel(python, wheel)
+def run_without_fairseq(extra_environment):
+    """A function that runs the command in an environment with all extras, but without fairseq."""
+    folder = extra_environment("all")
 
     def run(*words):
-        words = [python, "-m", "fairseq_linformer.cli", *map(str, words)]
+        words = [folder / "fairseq-linformer", *map(str, words)]
         return subprocess.run(words, capture_output=True, text=True, cwd=folder, env={"PATH": "/usr/bin:/bin"})
 
     return run

@@ -3,9 +3,10 @@
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
-from .. import linked_environment
+from ..linked_packages import link_packages
 
 MISSING = {"antlr4-python3-runtime", "bitarray", "fairseq-fixed", "fairseq-linformer", "hydra-core", "omegaconf"}
 """Packages that the checks import and that one such machine lacked."""
@@ -15,9 +16,11 @@ IMAGE = (
 
 
 def make_environment(folder: Path) -> Path:
-    """A virtual environment of IMAGE and what these packages require. Returns its Python, a script: to replace a
-    program, edit ``case`` in it."""
-    linked_environment.make_environment(folder, IMAGE, MISSING)
+    """A virtual environment whose packages are links to those of this one: IMAGE and what these require. Returns its
+    Python, a script: to replace a program, edit ``case`` in it."""
+    venv.create(folder, symlinks=True)
+    site = next((folder / "lib").glob("python*/site-packages"))
+    assert not link_packages(site, IMAGE) & MISSING
     python = folder / "bin" / "python"
     real = python.resolve()
     python.unlink()

@@ -13,7 +13,6 @@ from fairseq_linformer.huggingface.exported_code import flatten_imports, read_so
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import hub
-from ..linked_environment import make_environment, requirements_of_extra
 
 
 def test_imports_of_exported_files_are_flat():
@@ -30,7 +29,7 @@ def test_imports_of_exported_files_are_flat():
 
 @pytest.mark.slow
 def test_exported_folder_works_without_fairseq_and_this_package(
-    masked_lm, masked_lm_folder, classifier, classifier_folder, pieces, tmp_path
+    masked_lm, masked_lm_folder, classifier, classifier_folder, pieces, tmp_path, extra_environment
 ):
     texts, masked = ["the cat sat on the mat", "a dog ran", "a Zebra sat"], "the cat sat on the <mask>"
     theirs, finetuned = hub(masked_lm, masked_lm), hub(classifier, pieces)
@@ -52,9 +51,15 @@ def test_exported_folder_works_without_fairseq_and_this_package(
     script = Path(__file__).with_name("offline_user.py")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    python = make_environment(tmp_path / "environment", requirements_of_extra("huggingface"))
     run = subprocess.run(
-        [python, script, masked_lm_folder, classifier_folder, tmp_path / "expected.pt", tmp_path / "saved"],
+        [
+            extra_environment("huggingface") / "python",
+            script,
+            masked_lm_folder,
+            classifier_folder,
+            tmp_path / "expected.pt",
+            tmp_path / "saved",
+        ],
         env=environment,
         cwd=tmp_path,
         capture_output=True,
