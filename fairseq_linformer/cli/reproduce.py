@@ -95,7 +95,7 @@ def _reproduce(options: argparse.Namespace) -> str:
         if verdict.checks:
             lines.append(f"{verdict.outcome}: {verdict.claim}")
             lines += [f"  {number}" for number in [*verdict.numbers, *verdict.remarks]]
-    return "\n".join(lines)
+    return "\n".join([*lines, "`fairseq-linformer reproduce report` writes the pages"])
 
 
 def _choose_parts(module: ModuleType, options: argparse.Namespace, given: set[str]) -> list[str]:

@@ -25,7 +25,7 @@ import numpy as np
 from . import context_free
 from .page import Panel, Table
 from .result import Inputs, Result, Row, Rows, find_shards
-from .run import SCALES, Model, Run, Scale, Sizes, Trained, label, train_runs, training_environment
+from .run import TRUNK_SIZES, Model, Run, Sizes, Trained, TrunkSizes, label, train_runs, training_environment
 from .verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval
 
 Compared = Model | Run
@@ -41,7 +41,7 @@ SAME = 1.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scratch(Sizes):
+class ScratchSizes(Sizes):
     """How models are pretrained from scratch.
 
     Attributes:
@@ -54,7 +54,7 @@ class Scratch(Sizes):
 # Results
 
 
-def branches(model: Model, seed: int, sizes: Scratch) -> dict[int, Run]:
+def branches(model: Model, seed: int, sizes: ScratchSizes) -> dict[int, Run]:
     """The run to each budget."""
     starts = {budget: round((1 - DECAY) * budget) for budget in sizes.budgets}
     stable = Run(model, seed, "stable", max(starts.values()), keep_every=math.gcd(*starts.values()))
@@ -64,7 +64,9 @@ def branches(model: Model, seed: int, sizes: Scratch) -> dict[int, Run]:
     }
 
 
-def pretrain_from_scratch(part: str, scale: str, model: Model, seed: int, sizes: Scratch, inputs: Inputs) -> Result:
+def pretrain_from_scratch(
+    part: str, scale: str, model: Model, seed: int, sizes: ScratchSizes, inputs: Inputs
+) -> Result:
     """Train a model, and measure it at each budget."""
     runs = branches(model, seed, sizes)
     trained = train_runs(list(runs.values()), sizes, inputs.runs / scale, inputs.text)
@@ -74,13 +76,13 @@ def pretrain_from_scratch(part: str, scale: str, model: Model, seed: int, sizes:
     return compared_result(part, scale, rows, trained.values(), inputs, configuration)
 
 
-def pretrain(part: str, scale: str, build: Callable[[Scale, int], Iterable[Run]], inputs: Inputs) -> Result:
+def pretrain(part: str, scale: str, build: Callable[[TrunkSizes, int], Iterable[Run]], inputs: Inputs) -> Result:
     """Train runs with each seed, the first seed of every one first, and measure them.
 
     Args:
         build: the runs of a scale and a seed.
     """
-    sizes = SCALES[scale]
+    sizes = TRUNK_SIZES[scale]
     runs = [run for seed in sizes.seeds for run in build(sizes, seed)]
     trained = train_runs(runs, sizes, inputs.runs / scale, inputs.text)
     rows = Rows()

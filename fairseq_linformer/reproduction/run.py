@@ -79,7 +79,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale(Sizes):
+class TrunkSizes(Sizes):
     """How models are pretrained that start from a RoBERTa, which first trains at a short n, where it leaves the plateau
     early, and grows by doubling n.
 
@@ -96,9 +96,9 @@ class Scale(Sizes):
     compared_n: int
 
 
-SCALES: dict[str, Scale] = {
+TRUNK_SIZES: dict[str, TrunkSizes] = {
     # Shows that the code runs, in minutes, most of them Python's start: nothing is learned and no verdict follows.
-    "smoke": Scale(
+    "smoke": TrunkSizes(
         device="cpu",
         layers=1,
         width=16,
@@ -117,7 +117,7 @@ SCALES: dict[str, Scale] = {
     # 2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from
     # scratch, after 3,000 to 5,000. After n is doubled, the loss recovers within 400 updates; after n is quadrupled,
     # within 1,600.
-    "cpu": Scale(
+    "cpu": TrunkSizes(
         device="cpu",
         layers=2,
         width=128,
@@ -279,18 +279,18 @@ class Run:
         return [*(self.parent.history if self.parent else []), self]
 
 
-def trunk(scale: Scale, n: int, seed: int) -> Run:
+def trunk(sizes: TrunkSizes, n: int, seed: int) -> Run:
     """The RoBERTa that a comparison at n starts from: from scratch, then grown by doubling n."""
-    run = Run(Model(scale.n), seed, "scratch", scale.base)
+    run = Run(Model(sizes.n), seed, "scratch", sizes.base)
     while run.model.n < n:
-        run = Run(Model(2 * run.model.n), seed, "grown", scale.grown, run)
+        run = Run(Model(2 * run.model.n), seed, "grown", sizes.grown, run)
     return run
 
 
-def compared_run(model: Model, scale: Scale, seed: int) -> Run:
+def compared_run(model: Model, sizes: TrunkSizes, seed: int) -> Run:
     """A model trained from the trunk at its n, with the learning rate decaying to zero."""
     origin = "continued" if model.k is None else "converted"
-    return Run(model, seed, origin, scale.compared, trunk(scale, model.n, seed), decays=True)
+    return Run(model, seed, origin, sizes.compared, trunk(sizes, model.n, seed), decays=True)
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ def training_environment(runs: Iterable[Trained], inputs: Inputs) -> dict[str, A
     )
 
 
-def train_runs(runs: Sequence[Run], scale: Sizes, folder: Path, text: Path) -> dict[Run, Trained]:
+def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> dict[Run, Trained]:
     """Train runs, and before each those that it starts from, unless they are finished; resumes after a kill.
 
     Args:
@@ -356,7 +356,7 @@ def train_runs(runs: Sequence[Run], scale: Sizes, folder: Path, text: Path) -> d
     trained: dict[Run, Trained] = {}
     for run in dict.fromkeys(each for last in runs for each in last.history):
         initial = write_initial(run, trained[run.parent], folder) if run.parent else None
-        job = build_job(run, initial, scale, folder, text)
+        job = build_job(run, initial, sizes, folder, text)
         # A complete run may have been moved together with what it was trained from.
         ignore = PATH_OPTIONS if (job.folder / run_folder.DONE).exists() else ()
         local.train(job, ignore)
@@ -380,42 +380,42 @@ def write_initial(run: Run, parent: Trained, folder: Path) -> Path:
     return path
 
 
-def build_job(run: Run, initial: Path | None, scale: Sizes, folder: Path, text: Path) -> TrainingJob:
+def build_job(run: Run, initial: Path | None, sizes: Sizes, folder: Path, text: Path) -> TrainingJob:
     """The configuration of a run.
 
     Args:
         initial: its initial checkpoint; None of a run from scratch.
     """
     # fairseq's polynomial decay begins at the end of the warmup, which a branch has behind it.
-    warmup = run.branches_at or (min(scale.warmup, run.updates // 10) if initial else scale.warmup)
+    warmup = run.branches_at or (min(sizes.warmup, run.updates // 10) if initial else sizes.warmup)
     option = "continue_once" if run.branches_at else "finetune_from_model"
     overrides = (
         *training_overrides(
             find_shards(text),
             run.model.n,
             run.seed,
-            batch_size=scale.tokens // run.model.n,
-            lr=scale.lr,
+            batch_size=sizes.tokens // run.model.n,
+            lr=sizes.lr,
             updates=run.updates,
             warmup=warmup,
-            validate=scale.validate,
+            validate=sizes.validate,
         ),
-        f"common.bf16={str(scale.bf16).lower()}",
+        f"common.bf16={str(sizes.bf16).lower()}",
         f"checkpoint.{option}={quote(str(initial)) if initial else 'null'}",
         f"checkpoint.reset_lr_scheduler={str(bool(run.branches_at)).lower()}",
         f"checkpoint.keep_interval_updates_pattern={run.keep_every or -1}",
         f"dataset.max_valid_steps={VALID_BATCHES}",
-        f"dataset.num_workers={0 if scale.device == 'cpu' else WORKERS}",
+        f"dataset.num_workers={0 if sizes.device == 'cpu' else WORKERS}",
         "dataset.data_buffer_size=0",
         f"lr_scheduler._name={'polynomial_decay' if run.decays else 'fixed'}",
         *run.model.overrides,
-        f"++model.encoder_layers={scale.layers}",
-        f"++model.encoder_embed_dim={scale.width}",
-        f"++model.encoder_ffn_embed_dim={4 * scale.width}",
-        f"++model.encoder_attention_heads={scale.heads}",
+        f"++model.encoder_layers={sizes.layers}",
+        f"++model.encoder_embed_dim={sizes.width}",
+        f"++model.encoder_ffn_embed_dim={4 * sizes.width}",
+        f"++model.encoder_attention_heads={sizes.heads}",
         "++model.encoder_normalize_before=true",
     )
-    return TrainingJob(str(PRETRAINING), overrides, 1, scale.device, str(folder), run.name)
+    return TrainingJob(str(PRETRAINING), overrides, 1, sizes.device, str(folder), run.name)
 
 
 def training_overrides(

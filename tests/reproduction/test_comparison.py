@@ -8,7 +8,7 @@ import pytest
 from fairseq_linformer.fairseq_log import read_split
 from fairseq_linformer.reproduction.comparison import (
     Compared,
-    Scratch,
+    ScratchSizes,
     at_most,
     bits_by_seed,
     branches,
@@ -36,7 +36,7 @@ LEVEL = 8.0
 """Bits of a model without context."""
 ROBERTA, QUARTER, SMALL = Model(64), Model(64, 16), Model(64, 4)
 GOOD, WORSE = [5.0, 5.1, 5.2], [5.5, 5.6, 5.7]
-TINY = Scratch(
+TINY = ScratchSizes(
     device="cpu", layers=1, width=16, heads=2, tokens=64, lr=0.1, warmup=1, validate=4, seeds=(1,), budgets=(5, 10)
 )
 

@@ -33,7 +33,7 @@ from fairseq_linformer.reproduction.paper import (
 )
 from fairseq_linformer.reproduction.paper_numbers import MATRICES
 from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
-from fairseq_linformer.reproduction.run import SCALES, Model, Run, as_authors
+from fairseq_linformer.reproduction.run import TRUNK_SIZES, Model, Run, as_authors
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from .test_comparison import bits
@@ -379,7 +379,7 @@ for layerwise, outcome in ((1, HOLDS), (2, FAILS)):
 
 # Beyond the paper
 
-NEAR = {run: 5.0 if run.model.k is None else 5.1 for run in local_window.compared_runs(SCALES["cpu"], 1)}
+NEAR = {run: 5.0 if run.model.k is None else 5.1 for run in local_window.compared_runs(TRUNK_SIZES["cpu"], 1)}
 CONTROL = next(run for run in NEAR if (run.model.k, run.model.local_window) == (1, 16))
 CASES = [(outcome, trained(NEAR, {CONTROL: value})) for outcome, value in ((HOLDS, 5.11), (FAILS, 5.05))]
 rule(local_window, "E and F", *CASES, part="quality")
@@ -408,7 +408,7 @@ for part, better, worse in (
     ("warm start", {"converted": 5.5, "from scratch": 5.6}, {"converted": 5.7}),
     ("projections", {"linear": 5.5, "mean-pool": 5.6, "max-pool": 5.6, "conv": 5.6}, {"linear": 5.7}),
 ):
-    runs = initialization.COMPARED[part](SCALES["cpu"], 1)
+    runs = initialization.COMPARED[part](TRUNK_SIZES["cpu"], 1)
     cases = [
         (outcome, trained({runs[name]: value for name, value in ({"roberta": 5.0} | values).items()}))
         for outcome, values in ((HOLDS, better), (FAILS, better | worse))

@@ -13,7 +13,7 @@ from fairseq_linformer.reproduction.comparison import branches
 from fairseq_linformer.reproduction.paper import figure_3
 from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import (
-    SCALES,
+    TRUNK_SIZES,
     Model,
     Run,
     Trained,
@@ -55,7 +55,7 @@ def options_of(run: Run, scale, folder, text) -> dict[str, str]:
 @pytest.mark.parametrize("name", OURS)
 def test_every_seed_is_another_run(name, text, tmp_path):
     """With its own data order, masks and start, and nothing else of its own."""
-    scale = SCALES[name]
+    scale = TRUNK_SIZES[name]
     for (label, first), (_, second), (_, third) in zip(*(plans(scale, seed) for seed in (1, 2, 3)), strict=True):
         for stage in zip(first.history, second.history, third.history):
             options = [options_of(run, scale, tmp_path, text) for run in stage]
@@ -85,7 +85,7 @@ def test_runs_from_scratch_follow_the_plan(name, text, tmp_path):
 @pytest.mark.parametrize("name", OURS)
 def test_options_follow_the_plan(name, text, tmp_path):
     """As many tokens in each update, whatever n; the scale's learning rate; decay in the comparison alone."""
-    scale, names = SCALES[name], {}
+    scale, names = TRUNK_SIZES[name], {}
     for _, last in plans(scale, 1):
         for run in last.history:
             assert names.setdefault(run.name, run) == run  # experiments share a run only if it is the same
@@ -106,7 +106,7 @@ def test_options_follow_the_plan(name, text, tmp_path):
 
 
 def test_history_by_hand():
-    scale = SCALES["cpu"]
+    scale = TRUNK_SIZES["cpu"]
     run = compared_run(Model(128, 32), scale, 2)
     stages = [(r.model.n, r.model.k, r.origin, r.updates, r.decays) for r in run.history]
     assert stages == [
@@ -196,7 +196,7 @@ def test_a_conversion_has_the_seed_of_its_run(text, tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "write_checkpoint", lambda checkpoint, path: path.touch())
     monkeypatch.setattr(run_module.local, "train", lambda *arguments, **options: True)
     for seed in (1, 2):
-        train_runs([compared_run(Model(16, 8), SCALES["smoke"], seed)], SCALES["smoke"], tmp_path, text)
+        train_runs([compared_run(Model(16, 8), TRUNK_SIZES["smoke"], seed)], TRUNK_SIZES["smoke"], tmp_path, text)
     assert seeds == [1, 2]
 
 
@@ -213,7 +213,7 @@ def test_a_run_in_the_way_is_named(text, tmp_path):
         "distributed_training: {distributed_world_size: 1}\noptimization: {update_freq: [1]}\n"
     )
     with pytest.raises(ValueError, match=f"{run.name}"):
-        train_runs([run], SCALES["smoke"], tmp_path, text)
+        train_runs([run], TRUNK_SIZES["smoke"], tmp_path, text)
 
 
 def test_curve_of_a_resumed_run(tmp_path):

@@ -22,7 +22,7 @@ from dataclasses import replace
 from ..comparison import at_most, check_all_converged, check_one_learned, perplexity_table, pretrain, verdict
 from ..page import Table
 from ..result import Inputs, Parts, Result, Rows, join
-from ..run import SCALES, STAGGERED, Model, Run, Scale, as_authors, compared_run, trunk
+from ..run import STAGGERED, TRUNK_SIZES, Model, Run, TrunkSizes, as_authors, compared_run, trunk
 from ..verdict import Verdict
 
 TITLE = "Initialization"
@@ -32,47 +32,47 @@ FULL_RATE = "normal at the full rate"
 POOLED = ("mean-pool", "max-pool", "conv")
 
 
-def compare(models: Mapping[str, Model], scale: Scale, seed: int) -> dict[str, Run]:
+def compare(models: Mapping[str, Model], sizes: TrunkSizes, seed: int) -> dict[str, Run]:
     """The run of each model, by what this experiment calls it."""
-    return {name: compared_run(model, scale, seed) for name, model in models.items()}
+    return {name: compared_run(model, sizes, seed) for name, model in models.items()}
 
 
-def starts(scale: Scale, seed: int) -> dict[str, Run]:
-    default = Model(scale.compared_n, scale.compared_n // 4)
-    models = {"roberta": Model(scale.compared_n)}
+def starts(sizes: TrunkSizes, seed: int) -> dict[str, Run]:
+    default = Model(sizes.compared_n, sizes.compared_n // 4)
+    models = {"roberta": Model(sizes.compared_n)}
     models |= {start: replace(default, start=start) for start in ("average", "normal", STAGGERED)}
-    return compare({**models, FULL_RATE: as_authors(default)}, scale, seed)
+    return compare({**models, FULL_RATE: as_authors(default)}, sizes, seed)
 
 
-def growing(scale: Scale, seed: int) -> dict[str, Run]:
+def growing(sizes: TrunkSizes, seed: int) -> dict[str, Run]:
     """RoBERTas of one n, each with the same total number of updates."""
-    model = Model(2 * scale.compared_n)
-    updates = (model.n // scale.n).bit_length() * scale.grown - scale.grown
+    model = Model(2 * sizes.compared_n)
+    updates = (model.n // sizes.n).bit_length() * sizes.grown - sizes.grown
     return {
-        "roberta": trunk(scale, model.n, seed),
-        "at once": Run(model, seed, "grown-at-once", updates, trunk(scale, scale.n, seed)),
-        "from scratch": Run(model, seed, "long-scratch", scale.base + updates),
+        "roberta": trunk(sizes, model.n, seed),
+        "at once": Run(model, seed, "grown-at-once", updates, trunk(sizes, sizes.n, seed)),
+        "from scratch": Run(model, seed, "long-scratch", sizes.base + updates),
     }
 
 
-def warm_start(scale: Scale, seed: int) -> dict[str, Run]:
+def warm_start(sizes: TrunkSizes, seed: int) -> dict[str, Run]:
     """Equal schedules and total updates: a RoBERTa that is converted halfway, or a Linformer from the beginning."""
-    model = Model(scale.n, scale.n // 2)
-    scratch = Run(model, seed, "scratch", scale.base)
+    model = Model(sizes.n, sizes.n // 2)
+    scratch = Run(model, seed, "scratch", sizes.base)
     return {
-        **compare({"roberta": Model(scale.n), "converted": model}, scale, seed),
-        "from scratch": Run(model, seed, "continued", scale.compared, scratch, decays=True),
+        **compare({"roberta": Model(sizes.n), "converted": model}, sizes, seed),
+        "from scratch": Run(model, seed, "continued", sizes.compared, scratch, decays=True),
     }
 
 
-def projections(scale: Scale, seed: int) -> dict[str, Run]:
+def projections(sizes: TrunkSizes, seed: int) -> dict[str, Run]:
     """Linear and conv have the same start, that of conv, which has fewer; pooling learns nothing."""
-    n = scale.compared_n
+    n = sizes.compared_n
     models = {"roberta": Model(n), "linear": Model(n, n // 4, start="average")}
-    return compare({**models, **{kind: Model(n, n // 4, projection=kind) for kind in POOLED}}, scale, seed)
+    return compare({**models, **{kind: Model(n, n // 4, projection=kind) for kind in POOLED}}, sizes, seed)
 
 
-COMPARED: Mapping[str, Callable[[Scale, int], dict[str, Run]]] = {
+COMPARED: Mapping[str, Callable[[TrunkSizes, int], dict[str, Run]]] = {
     "starts": starts,
     "growing": growing,
     "warm start": warm_start,
@@ -82,7 +82,7 @@ PARTS: Parts = {scale: dict.fromkeys(COMPARED, ("data",)) for scale in ("smoke",
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    def build(sizes: Scale, seed: int) -> Iterable[Run]:
+    def build(sizes: TrunkSizes, seed: int) -> Iterable[Run]:
         return COMPARED[part](sizes, seed).values()
 
     return pretrain(part, scale, build, inputs)
@@ -113,7 +113,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 def part_verdict(part: str, claim: str, scale: str, rows: Rows) -> Verdict:
     """The verdict of the claim of a part."""
-    runs = COMPARED[part](SCALES[scale], 1)
+    runs = COMPARED[part](TRUNK_SIZES[scale], 1)
     best, others = AT_MOST[part]
     compared = [runs[name] for name in (best, *others)]
     checks = [at_most(rows, compared[0], other) for other in compared[1:]]
@@ -124,7 +124,7 @@ def part_verdict(part: str, claim: str, scale: str, rows: Rows) -> Verdict:
 def tables(results: Sequence[Result]) -> list[Table]:
     found = []
     for result in results:
-        roberta, *others = COMPARED[result.part](SCALES[result.scale], 1).values()
+        roberta, *others = COMPARED[result.part](TRUNK_SIZES[result.scale], 1).values()
         title = f"{result.part.capitalize()}, {result.scale}: final validation perplexity"
         found.append(perplexity_table(result.rows, title, [roberta, *others], roberta))
     return found

@@ -22,7 +22,7 @@ from ..benchmarks import CPU, SMOKE, run_benchmark
 from ..comparison import at_most, check_one_learned, log_ratios, perplexity_table, pretrain, verdict
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, in_words, join
-from ..run import SCALES, Model, Run, Scale, compared_run
+from ..run import TRUNK_SIZES, Model, Run, TrunkSizes, compared_run
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE = "Local window"
@@ -56,10 +56,10 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     return run_cost(part, scale, inputs)
 
 
-def compared_runs(scale: Scale, seed: int) -> list[Run]:
+def compared_runs(sizes: TrunkSizes, seed: int) -> list[Run]:
     """RoBERTa first."""
-    n = scale.compared_n
-    return [compared_run(model, scale, seed) for model in (Model(n), *linformers(n))]
+    n = sizes.compared_n
+    return [compared_run(model, sizes, seed) for model in (Model(n), *linformers(n))]
 
 
 def linformers(n: int, divisors: Sequence[int] = K_DIVISORS) -> list[Model]:
@@ -93,7 +93,7 @@ def cost_row(row: Row, phase: str) -> Row:
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows = join(result for result in results if result.part == QUALITY)
-    roberta, *runs = compared_runs(SCALES[results[0].scale if results else "cpu"], seed=1)
+    roberta, *runs = compared_runs(TRUNK_SIZES[results[0].scale if results else "cpu"], seed=1)
     windowed = [run for run in runs if run.model.local_window == WIDEST]  # k = 1 first
     helps = "At equal updates, next to a local window, E and F still lower the perplexity."
     lower = [at_most(rows, run, windowed[0]) for run in windowed[1:]]
@@ -127,7 +127,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
     heads = ["phase", "k", "W", "n", "quantity", "over", "median [extremes]"]
     found = [Table("Time and memory", heads, cells)] if cells else []
     if rows := join(result for result in results if result.part == QUALITY):
-        runs = compared_runs(SCALES[results[0].scale], seed=1)
+        runs = compared_runs(TRUNK_SIZES[results[0].scale], seed=1)
         found.insert(0, perplexity_table(rows, "Final validation perplexity", runs, runs[0]))
     return found
 
@@ -135,7 +135,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
 def chart(results: Sequence[Result]) -> list[Panel]:
     """Perplexity relative to RoBERTa's over k: a line per W."""
     rows = join(result for result in results if result.part == QUALITY)
-    roberta, *runs = compared_runs(SCALES[results[0].scale], seed=1)
+    roberta, *runs = compared_runs(TRUNK_SIZES[results[0].scale], seed=1)
     lines = {}
     for window in dict.fromkeys(run.model.local_window for run in runs) if rows else ():
         ratios = {run.model.k or 0: log_ratios(rows, run, roberta) for run in runs if run.model.local_window == window}

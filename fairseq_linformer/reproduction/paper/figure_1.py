@@ -29,7 +29,7 @@ from ...data.manifest import describe_source
 from ...models.datasets import open_dataset
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, environment, find_shards, join, mean_in_words, significant
-from ..run import SCALES, Model, compared_run, train_runs, training_environment
+from ..run import TRUNK_SIZES, Model, compared_run, train_runs, training_environment
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
@@ -53,7 +53,7 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
 
 def run_roberta(scale: str, inputs: Inputs) -> Result:
     """The RoBERTa of most comparisons, of the first seed, on the validation split."""
-    sizes, text = SCALES[scale], inputs.text
+    sizes, text = TRUNK_SIZES[scale], inputs.text
     plan = compared_run(Model(sizes.compared_n), sizes, sizes.seeds[0])
     runs = train_runs([plan], sizes, inputs.runs / scale, text)
     model, state = load_model(runs[plan].checkpoint, tokenizer=False), runs[plan].folder / "spectrum.npz"

@@ -27,7 +27,7 @@ from functools import partial
 from ...training.job import run_name
 from ...training.run_folder import DONE
 from ..comparison import (
-    Scratch,
+    ScratchSizes,
     at_most,
     bits_by_seed,
     bits_row,
@@ -55,9 +55,9 @@ SHARINGS = ("none", "headwise", "key-value", "layerwise")
 PAPER_BUDGET, PAPER_SEEDS = 250_000, (1, 2, 3)
 """The updates and seeds of ``configs/pretrain``."""
 
-SIZES: dict[str, Scratch] = {
+SIZES: dict[str, ScratchSizes] = {
     # Shows that the code runs.
-    "smoke": Scratch(
+    "smoke": ScratchSizes(
         device="cpu",
         layers=1,
         width=16,
@@ -70,7 +70,7 @@ SIZES: dict[str, Scratch] = {
         budgets=(5, 10),
     ),
     # A core trains 10 updates per second.
-    "cpu": Scratch(
+    "cpu": ScratchSizes(
         device="cpu",
         layers=2,
         width=128,
@@ -83,7 +83,7 @@ SIZES: dict[str, Scratch] = {
         budgets=(6000, 12000, 24000),
     ),
     # One H100, at n and k of the paper; never run.
-    "gpu": Scratch(
+    "gpu": ScratchSizes(
         device="cuda",
         layers=6,
         width=384,
