@@ -84,8 +84,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
         """
         if not getattr(self, "_complete", False):
             return  # the constructor is still running
-        for name in self._frozen:
-            self.get_parameter(name).requires_grad_(False)
+        self._freeze()
         missing = {
             name: tensor
             for name, tensor in [*self.named_parameters(), *self.named_buffers()]
@@ -109,17 +108,15 @@ class LinformerPreTrainedModel(PreTrainedModel):
         self.base_model.encoder.embed_tokens = value
 
     def get_output_embeddings(self) -> nn.Linear | None:
-        """The matrix and the bias of the language model head, which has more than these; None without the head."""
-        if not hasattr(self, "lm_head"):
-            return None
-        vocab_size, width = self.lm_head.weight.shape
-        output = nn.Linear(width, vocab_size, device="meta")
-        output.weight, output.bias = self.lm_head.weight, self.lm_head.bias
-        return output
+        return getattr(self, "lm_head", None)
 
     def set_output_embeddings(self, value: nn.Linear) -> None:
-        value.bias.requires_grad_("lm_head.bias" not in self._frozen)  # it gets that of the matrix
-        self.lm_head.weight, self.lm_head.bias = value.weight, value.bias
+        self.lm_head.weight, self.lm_head.bias, self.lm_head.out_features = value.weight, value.bias, len(value.bias)
+        self._freeze()  # the head has got the flag of the matrix
+
+    def _freeze(self) -> None:
+        for name in self._frozen:
+            self.get_parameter(name).requires_grad_(False)
 
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs=None, every_n_layers=1, offload=False):
         """Recompute each layer in the backward pass instead of storing its activations; with ``offload``, keep the
@@ -265,17 +262,17 @@ def _check_ids(token_type_ids: Tensor | None, position_ids: Tensor | None, paddi
             )
 
 
-class LinformerLMHead(nn.Module):
-    """fairseq's masked language model head: (B, n, d) to logits (B, n, V)."""
+class LinformerLMHead(nn.Linear):
+    """fairseq's masked language model head: (B, n, d) to logits (B, n, V).
+
+    It is the output embedding that ``transformers`` and ``peft`` look for, with more layers before it.
+    """
 
     def __init__(self, config: LinformerPreTrainedConfig):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(config.vocab_size, config.embed_dim))
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        super().__init__(config.embed_dim, config.vocab_size)
         self.dense = nn.Linear(config.embed_dim, config.embed_dim)
         self.layer_norm = nn.LayerNorm(config.embed_dim, config.layer_norm_eps)
         self.activation_fn = ACTIVATION_FUNCTIONS[config.activation_fn]
-        nn.init.normal_(self.weight, std=0.02)
         self.apply(init_bert_weights)
 
     def forward(self, features: Tensor) -> Tensor:
