@@ -27,11 +27,17 @@ def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
 def find_hub_file(name: str, file: str) -> Path | None:
     """A file of a folder or of a model on the hub, downloaded if it is not cached; None if the model has no such file,
     or it is not cached and the hub cannot be reached."""
-    from transformers.utils import cached_file
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
 
+    if os.path.isdir(name):
+        path = Path(name, file)
+        return path if path.is_file() else None
     with _explained(name):
-        path = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
-    return None if path is None else Path(path)
+        try:
+            return Path(hf_hub_download(name, file))
+        except EntryNotFoundError:
+            return None
 
 
 @contextmanager
