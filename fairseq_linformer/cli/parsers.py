@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..data.own_files import HELD_OUT_SHARE
-from ..data.tasks import TASKS
+from ..data.tasks import TASKS, TRUNCATIONS
 from ..data.tokenizer_files import TokenizerFiles, open_tokenizer_files
-from ..data.truncation import TRUNCATIONS
 
 HEADINGS = {"prepare": "to train and use models", "analyze": "to study them, and for fairseq's own commands"}
 """Headings of the list of commands, each above the first command of its group."""

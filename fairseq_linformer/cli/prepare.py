@@ -6,9 +6,8 @@ from pathlib import Path
 from ..data.own_files import open_own
 from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
 from ..data.task_sources import open_source
-from ..data.tasks import OWN, TASKS, Task
+from ..data.tasks import MAX_POSITIONS, OWN, TASKS, TRUNCATIONS, Task
 from ..data.tokenizer_files import open_tokenizer_files
-from ..data.truncation import MAX_POSITIONS, TRUNCATIONS
 from ..files import check_data_path, check_new_folder
 from .parsers import TOKENIZER, add_command, add_shared, add_subcommands, positive
 

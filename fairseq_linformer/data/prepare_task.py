@@ -27,10 +27,10 @@ from .binarized import BinarizedWriter
 from .manifest import write_manifest
 from .tables import Example
 from .task_sources import TaskFiles, check_unusable, read_task_rows
-from .tasks import OWN, Task
+from .tasks import MAX_POSITIONS, OWN, TRUNCATIONS, Task
 from .tokenizer import EOS, FIRST_ID, UNK, Tokenizer
 from .tokenizer_files import DICTIONARY
-from .truncation import MAX_POSITIONS, TRUNCATIONS, check_max_positions, truncate
+from .truncation import check_max_positions, truncate
 
 SAMPLE_SEED = 1
 """Seed of the rows that ``num_rows`` selects."""

@@ -12,6 +12,10 @@ OWN = "own"
 """Name of a user's own task, which is described by the manifest of its folder."""
 CORRELATIONS = ("pearson", "spearman")
 """Metrics of tasks with scores."""
+MAX_POSITIONS = 512
+"""Default n, as in RoBERTa."""
+TRUNCATIONS = ("head", "head+tail")
+"""``head`` keeps the beginning of a text, ``head+tail`` its beginning and end, 128 : 382. The first is the default."""
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]+)?", re.IGNORECASE)
 
 

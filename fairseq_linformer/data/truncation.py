@@ -9,10 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-MAX_POSITIONS = 512
-"""Default n, as in RoBERTa."""
-TRUNCATIONS = ("head", "head+tail")
-"""``head`` keeps the beginning of a text, ``head+tail`` its beginning and end, 128 : 382. The first is the default."""
+from .tasks import TRUNCATIONS
+
 # Sun et al. 2019, "How to Fine-Tune BERT for Text Classification": of 510 tokens the first 128 and the last 382.
 _HEAD, _TOTAL = 128, 510
 

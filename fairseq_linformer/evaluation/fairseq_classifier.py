@@ -13,9 +13,10 @@ from ..checkpoints.files import LABELS, find_companions, find_labels, get_cfg_se
 from ..checkpoints.models import build_model, open_checkpoint
 from ..data.columns import read_columns
 from ..data.manifest import read_manifest
+from ..data.tasks import TRUNCATIONS
 from ..data.tokenizer import Tokenizer, load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_tokenizer_files
-from ..data.truncation import TRUNCATIONS, truncate
+from ..data.truncation import truncate
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary, read_dictionary, read_labels
 from ..models.state_dicts import EMBEDDINGS, PADDING_IDX, choose_head, max_positions

@@ -17,7 +17,8 @@ from ..benchmark.timing import choose_clock, time_interleaved
 from ..checkpoints.files import get_cfg_section, read_checkpoint, replace_model, write_checkpoint
 from ..checkpoints.to_linformer import resize
 from ..config import LinformerConfig
-from ..data.truncation import TRUNCATIONS, truncate
+from ..data.tasks import TRUNCATIONS
+from ..data.truncation import truncate
 from ..models.state_dicts import max_positions, upgrade_names
 from .run import Model, convert_roberta
 

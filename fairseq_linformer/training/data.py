@@ -8,10 +8,9 @@ from ..checkpoints.files import LABELS
 from ..data.manifest import MANIFEST, read_manifest
 from ..data.prepare_task import prepare_task
 from ..data.task_sources import TaskFiles, open_source
-from ..data.tasks import Task
+from ..data.tasks import TRUNCATIONS, Task
 from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
-from ..data.truncation import TRUNCATIONS
 from ..evaluation.encoded_rows import is_prepared
 from ..files import check_data_path, check_same
 from ..models.datasets import check_dataset
