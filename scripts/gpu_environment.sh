@@ -11,12 +11,13 @@ programs='import fairseq_cli.train, fairseq_cli.validate, fairseq.data.data_util
 # fetch_wheels FOLDER: into FOLDER/wheels, what a GPU machine may lack. Of fairseq it is the source: only the three
 # extensions that this package uses are built, in 10 seconds.
 fetch_wheels() {
-    local to=(--no-deps --dest "$1/wheels")
+    local to=(--no-deps --dest "$1/wheels" --constraint scripts/constraints.txt)
     rm -rf "$1/wheels"
-    "$python" -m pip download -q "${to[@]}" --no-binary :all: --no-build-isolation fairseq-fixed==0.12.3.1
+    "$python" -m pip download -q "${to[@]}" --no-binary :all: --no-build-isolation --requirement scripts/fairseq.txt
     "$python" -m pip download -q "${to[@]}" --only-binary :all: --python-version "${TARGET:-3.12}" \
-        --platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 hydra-core==1.3.2 omegaconf==2.3.0 bitarray
-    "$python" -m pip wheel -q --no-deps --wheel-dir "$1/wheels" antlr4-python3-runtime==4.9.3
+        --platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 hydra-core omegaconf bitarray
+    "$python" -m pip wheel -q --no-deps --wheel-dir "$1/wheels" --constraint scripts/constraints.txt \
+        antlr4-python3-runtime
 }
 
 # use_wheels FOLDER: check that fairseq's programs can be imported, with FOLDER/wheels if that is necessary.

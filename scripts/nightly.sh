@@ -4,10 +4,11 @@
 #   scripts/nightly.sh                                # all, about 3 hours on 2 cores
 #   scripts/nightly.sh tests/training/test_slurm.py   # a part; arguments are those of pytest
 #
+# .venv gets the newest versions that setup.py allows; scripts/constraints.txt says how to record them if all is green.
 # It ends with a line for the table of docs/robustness.md. As root it installs Slurm, without which its tests skip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh
+PIP_CONSTRAINT= scripts/setup.sh
 if ! command -v slurmctld >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
         slurmctld slurmd slurm-client munge >/dev/null || echo "Slurm could not be installed; its tests skip" >&2

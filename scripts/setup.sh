@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Create .venv and install everything into it, unless that was done since setup.py, this script, or one of the variables
-# below changed. An installed PyTorch is kept unless TORCH or PIP_CONSTRAINT asks for another.
+# Create .venv and install everything into it, unless that was done since setup.py, this script, the versions in
+# fairseq.txt and constraints.txt, or one of the variables below changed. An installed PyTorch is kept unless TORCH or
+# PIP_CONSTRAINT asks for another.
 #
 #   scripts/setup.sh                           # with the first suitable python3, python3.13, python3.12 or python3.11
 #   PYTHON=/path/to/python scripts/setup.sh
 #   TORCH=2.11.0 scripts/setup.sh              # another PyTorch, from 2.9 on; a new .venv gets 2.13.0
+#   PIP_CONSTRAINT= scripts/setup.sh           # the newest versions that setup.py allows, not those in constraints.txt
 #   PIP_CONSTRAINT=scripts/slurm/constraints-v100.txt ... scripts/setup.sh      # for V100; see that file
 #
 # Requires Python 3.11 to 3.13, a C++ compiler and a package index. Takes 3 to 5 minutes.
@@ -20,12 +22,15 @@ if ! [[ $version =~ ^[0-9] ]] || [ "$(printf '%s\n' 2.9 "$version" | sort -V | h
     exit 2
 fi
 installed=$(.venv/bin/python -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true)
+asked=${PIP_CONSTRAINT+yes}
+export PIP_CONSTRAINT=${PIP_CONSTRAINT-scripts/constraints.txt}
 constraints=$(cat "${PIP_CONSTRAINT:-/dev/null}")
 torch=torch==${TORCH:-${installed:-$version}}
 if grep -q '^torch[=<>~]' <<<"$constraints"; then torch=torch; fi
-marker=.venv/.installed-$(cat setup.py scripts/setup.sh | cksum | cut -d' ' -f1) # has the constraints
+versions=(setup.py scripts/setup.sh scripts/fairseq.txt scripts/constraints.txt)
+marker=.venv/.installed-$(cat "${versions[@]}" | cksum | cut -d' ' -f1) # has the constraints
 if [ -e "$marker" ] && [[ $installed == "${TORCH:-}"* ]] &&
-    { [ -z "$constraints" ] || [ "$constraints" = "$(cat "$marker")" ]; } &&
+    { [ -z "$asked" ] || [ "$constraints" = "$(cat "$marker")" ]; } &&
     { [ -z "$python" ] || [ "$(.venv/bin/python --version)" = "$("$python" --version)" ]; }; then
     exit 0
 fi
@@ -49,8 +54,8 @@ pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
 # another torch, and without dependencies (see setup.py). It is installed last, so that pip does not report the missing
 # torchaudio.
 pip install "$torch" numpy 'setuptools<81' wheel cython
-pip install --no-build-isolation --editable '.[text,curves,huggingface,onnx,test,lint,docs]'
-pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1
+pip install --no-build-isolation --editable '.[all,test,lint,docs]'
+pip install --no-build-isolation --no-deps --require-hashes --requirement scripts/fairseq.txt
 .venv/bin/python -c 'import fairseq_linformer.models' 2>/dev/null || {
     echo "setup.sh: installed, but importing fairseq_linformer.models fails:" >&2
     .venv/bin/python -c 'import fairseq_linformer.models'

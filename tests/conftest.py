@@ -20,7 +20,7 @@ from .checkpoint_fixtures import (  # noqa: F401  fixtures
     pieces,
     train_checkpoint,
 )
-from .wheel import wheel_environment  # noqa: F401  fixture
+from .wheel import extra_environment, wheel, wheel_environment  # noqa: F401  fixtures
 
 # The models have 16 dimensions: more threads would only slow them down.
 torch.set_num_threads(1)

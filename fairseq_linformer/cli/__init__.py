@@ -13,17 +13,12 @@ from typing import NoReturn
 from .. import __version__
 from ..signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, export, finetune, linearize, path, plan, prepare, reproduce, submit
+from .extras import NAME, install_command
 from .parsers import HelpFormatter, Parser
 
-NAME = "fairseq-linformer"
 COMMANDS = (prepare, convert, linearize, finetune, evaluate, export, plan, submit, analyze, benchmark, reproduce, path)
 SPIN_COUNT = "1000"
 """Spins of a waiting OpenMP thread before it sleeps, which take microseconds; GNU OpenMP's default is 300,000."""
-_INSTALL = {
-    "fairseq": "pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1 (after torch and Cython)",
-    **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "pip install '.[onnx]' (in a clone of this repository)"),
-}
-"""Install commands for packages that are not plain dependencies; see setup.py."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -48,10 +43,11 @@ def main(arguments: list[str] | None = None) -> None:
     Invalid input exits with one sentence and status 1, an unknown command or option with status 2. An unexpected error
     shows its traceback.
     """
+    words = sys.argv[1:] if arguments is None else arguments
     try:
         parser = build_parser()
         with handle((signal.SIGTERM, *hangup_signals()), _exit_with):  # so that temporary files are removed
-            _run(parser, sys.argv[1:] if arguments is None else arguments)
+            _run(parser, words)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of standard output has closed it
@@ -61,8 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
         package = str(error.name).split(".")[0]
         if package == __package__.split(".")[0]:
             raise
-        command = _INSTALL.get(package, f"pip install {package}")
-        sys.exit(f"{NAME} needs {package}, which is not installed; run: {command}")
+        sys.exit(f"{NAME} needs {package}, which is not installed; run: {install_command(package, words[0])}")
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
 

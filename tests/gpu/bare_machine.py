@@ -4,8 +4,9 @@ import os
 import subprocess
 import sys
 import venv
-from importlib.metadata import distributions
 from pathlib import Path
+
+from ..linked_packages import link_packages
 
 MISSING = {"antlr4-python3-runtime", "bitarray", "fairseq-fixed", "fairseq-linformer", "hydra-core", "omegaconf"}
 """What was missing on one, of the packages that the checks import."""
@@ -20,22 +21,7 @@ def make_environment(folder: Path) -> Path:
     Python, a script: to replace a program, edit ``case`` in it."""
     venv.create(folder, symlinks=True)
     site = next((folder / "lib").glob("python*/site-packages"))
-    installed = {name_of(each.metadata["Name"]): each for each in distributions()}
-    chosen, waiting = set(), {name for name in IMAGE if name in installed}
-    while waiting:
-        name = waiting.pop()
-        chosen.add(name)
-        needed = {
-            name_of(requirement) for requirement in installed[name].requires or () if "extra ==" not in requirement
-        }
-        waiting |= {each for each in needed if each in installed and each not in chosen | MISSING}
-    assert not chosen & MISSING
-    for name in chosen:
-        files = installed[name].files or ()
-        for top in {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}:
-            target = Path(installed[name].locate_file(top))
-            if target.exists() and not (site / top).exists():
-                (site / top).symlink_to(target)
+    assert not link_packages(site, IMAGE) & MISSING
     python = folder / "bin" / "python"
     real = python.resolve()
     python.unlink()
@@ -47,13 +33,6 @@ exec -a {python} {folder}/bin/real-python "$@"
 """)
     python.chmod(0o755)
     return python
-
-
-def name_of(requirement: str) -> str:
-    name = requirement
-    for separator in " <>=!~;[(":
-        name = name.partition(separator)[0]
-    return name.lower().replace("_", "-").replace(".", "-")
 
 
 def run(python: Path, *words, **variables) -> "subprocess.CompletedProcess[str]":
