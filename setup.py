@@ -15,7 +15,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "fairseq_linformer/__init__
 
 SCORES = ["scipy", "scikit-learn>=1.7"]
 TRANSFORMERS = ["transformers>=5,<6", "safetensors"]
-# What the extra `all` has, also one by one.
+# onnxruntime 1.18 is the first that reads graphs of opset 20 and IR version 10, 1.26 the first that reads int8 graphs.
 EXTRAS = {
     "fairseq": [
         *("numpy", "bitarray", "cffi", "hydra-core>=1.3.2,<1.4", "omegaconf>=2.3,<2.4", "packaging", "regex"),
@@ -24,7 +24,7 @@ EXTRAS = {
     "text": [*("numpy", "sentencepiece", "tiktoken", "tokenizers", "datasets", "pyarrow", "huggingface_hub", "tqdm")],
     "evaluate": ["numpy", "pyarrow", *SCORES, *TRANSFORMERS],
     "huggingface": TRANSFORMERS,
-    "onnx": ["numpy", "onnx>=1.20", "onnx-ir>=1,<2", "onnxscript>=0.7,<0.8", "onnxruntime>=1.23"],
+    "onnx": ["numpy", "onnx>=1.23,<2", "onnx-ir>=1.1,<2", "onnxscript>=0.7.2,<0.8", "onnxruntime>=1.26,<2"],
     "curves": ["tensorboard", "matplotlib"],
 }
 

@@ -22,7 +22,8 @@ _TEMPLATE = """\
 A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), exported by fairseq-linformer.
 {%- if graph %}
 `{{ file }}` reads any number of sentences of up to {{ graph.max_positions }} tokens, padded on the right, and returns
-{{ output }} {{ shape }}. It needs `onnxruntime` 1.18 or later, and neither PyTorch nor fairseq:
+{{ output }} {{ shape }}. It needs `onnxruntime`
+{{ "1.26" if graph.int8 else "1.18" }} or later, and neither PyTorch nor fairseq:
 
 ```python
 import numpy as np
@@ -43,9 +44,9 @@ session = onnxruntime.InferenceSession("FOLDER/{{ file }}")
 print({{ result }})
 ```
 
-`AutoConfig` of transformers 5 reads this folder with `trust_remote_code=True`. Classes of `optimum` such as
-`ORTModelForSequenceClassification` require transformers 4.57, which does not read the code; they open the folder with
-`config=PretrainedConfig.from_pretrained("FOLDER")`.
+`AutoConfig` of transformers 5 reads this folder with `trust_remote_code=True`. optimum-onnx 0.1 requires transformers
+4.57, which cannot read the code; it opens the folder with
+`{{ optimum_class }}.from_pretrained("FOLDER", config=PretrainedConfig.from_pretrained("FOLDER"))`.
 {%- else %}
 The model code is in this folder.
 
@@ -89,6 +90,12 @@ _KINDS = {
     "LinformerModel": ("AutoModel", "feature-extraction", "(sentences, tokens, width)"),
 }
 """Class of a model -> auto class, task, and shape of the output."""
+_OPTIMUM = {
+    "AutoModelForSequenceClassification": "ORTModelForSequenceClassification",
+    "AutoModelForMaskedLM": "ORTModelForMaskedLM",
+    "AutoModel": "ORTModelForFeatureExtraction",
+}
+"""Auto class -> class of ``optimum`` for its graph."""
 _METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
 """Names of scores on the hub, where they differ."""
 
@@ -130,6 +137,7 @@ def write_card(
         texts=json.dumps(texts),
         result="features.shape" if pooling else _format_result(config, _labels(config, task)),
         auto_class=auto_class,
+        optimum_class=_OPTIMUM[auto_class] if pooling in (None, "none") else "ORTModelForCustomTasks",
         task=task,
         rows=[tuple(map(_escape, row)) for row in _list_rows(config, task, graph, tokenizer, vectors)],
         origin=_escape(imported.get("hub") or imported.get("name", "")),

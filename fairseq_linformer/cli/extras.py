@@ -1,4 +1,7 @@
-"""How to install a package that a command lacks: by an extra of ``setup.py``."""
+"""How to install a package that a command lacks: by an extra of ``setup.py``.
+
+``pip`` finds the extras of this package in its installation, so they need not be on an index.
+"""
 
 NAME = "fairseq-linformer"
 EXTRAS = {

@@ -201,16 +201,6 @@ def test_int8_command_with_external_weights(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_card_of_a_checkpoint_runs_without_torch(classifier, pieces, tmp_path, capsys):
-    checkpoint, labels = classifier / "checkpoint_last.pt", pieces / "label" / "dict.txt"
-    words = [str(checkpoint), str(tmp_path / "onnx"), "--head", "animal", "--labels", str(labels)]
-    main(["export", "--onnx", *words])
-    assert "README.md" in capsys.readouterr().out
-    printed = run_card(tmp_path / "onnx", tmp_path)
-    assert re.fullmatch(r"\['(animal: cat|dog)', '(animal: cat|dog)'\]", printed)
-
-
-@pytest.mark.slow
 def test_folder_of_a_checkpoint(classifier, pieces, tmp_path, capsys):
     """Its card runs without torch. AutoConfig and AutoTokenizer read it without this package, as optimum and
     sentence-transformers do first."""
@@ -220,6 +210,8 @@ def test_folder_of_a_checkpoint(classifier, pieces, tmp_path, capsys):
     assert "README.md" in capsys.readouterr().out
     printed = run_card(tmp_path / "folder", tmp_path)
     assert re.fullmatch(r"\['(animal: cat|dog)', '(animal: cat|dog)'\]", printed)
+    card = (tmp_path / "folder/README.md").read_text()
+    assert "1.18 or later" in card and "`ORTModelForSequenceClassification.from_pretrained(" in card
     script = """
 import sys
 sys.modules["fairseq_linformer"] = None
