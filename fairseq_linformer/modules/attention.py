@@ -255,7 +255,7 @@ def apply_with_biases(x: Tensor, *linears: nn.Module) -> list[tuple[Tensor, Tens
     B, n, d = x.shape
     rows = torch.cat([x.reshape(-1, d), x.new_zeros(1, d)])
     split = [linear(rows).split((B * n, 1)) for linear in linears]
-    return [(y.view(B, n, -1), bias.squeeze(0)) for y, bias in split]
+    return [(y.view(B, n, y.size(-1)), bias.squeeze(0)) for y, bias in split]
 
 
 def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:

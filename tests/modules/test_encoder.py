@@ -1,5 +1,6 @@
 """The encoder without fairseq."""
 
+import dataclasses
 from unittest import mock
 
 import pytest
@@ -165,3 +166,13 @@ def test_training_under_autocast(projection, sharing, k):
         features, _ = encoder(torch.randint(4, 20, (3, 12)))
     features.float().square().mean().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters() if p.requires_grad)
+
+
+@pytest.mark.parametrize("shape", [(0, 12), (2, 0)])
+@pytest.mark.parametrize("options", [{}, dict(local_window=2), dict(projection="conv")], ids=str)
+def test_empty_batches_and_inputs(options, shape):
+    config = LinformerConfig(
+        vocab_size=20, max_positions=16, projected_dim=4, layers=2, embed_dim=8, ffn_embed_dim=16, attention_heads=2
+    )
+    encoder = LinformerEncoder(dataclasses.replace(config, **options)).eval()
+    assert encoder(torch.randint(5, 20, shape))[0].shape == (*shape, 8)
