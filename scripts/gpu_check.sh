@@ -7,12 +7,16 @@
 #   scripts/gpu_check.sh FOLDER               # on the machine with the GPU, which needs PyTorch, a C++ compiler, and no network
 #   scripts/gpu_check.sh FOLDER --smoke       # tiny sizes on the CPU, after --prepare
 #
-# Results are FOLDER/results, or those of --results DIR: table.md, results.json and log.txt. WORDS is the size of the
-# dictionaries of --prepare (default: 50260, as of a base model).
+# After FOLDER there may be `--results DIR`, for table.md, results.json and log.txt (default: FOLDER/results). WORDS is
+# the size of the dictionaries of --prepare (default: 50260, as of a base model).
 set -euo pipefail
-[[ $# -ge 1 && $1 != -* ]] || { echo "usage: scripts/gpu_check.sh FOLDER [--prepare | --smoke] [--minutes M] [--results DIR]" >&2; exit 2; }
-folder=$(realpath -m "$1")
+[[ $# -ge 1 && $1 != -* ]] || { echo "usage: scripts/gpu_check.sh FOLDER [--results DIR] [--prepare | --smoke] [--minutes M]" >&2; exit 2; }
+folder=$(realpath -m "$1") results=$(realpath -m "$1/results")
 shift
+if [ "${1:-}" = --results ]; then
+    results=$(realpath -m "$2")
+    shift 2
+fi
 # shellcheck source=scripts/gpu_environment.sh
 cd "$(dirname "$0")/.." && . scripts/gpu_environment.sh
 
@@ -32,4 +36,4 @@ if [ "${1:-}" = --prepare ]; then
     exit
 fi
 use_wheels "$folder"
-exec "$python" -m tests.gpu.check "$folder" "$@"
+exec "$python" -m tests.gpu.check "$folder" --results "$results" "$@"

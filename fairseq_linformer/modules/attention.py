@@ -212,7 +212,7 @@ class LinearMultiheadAttention(nn.Module):
         weights = self._softmax(scores, masks.bias)
         dropped = dropout(weights, self.active_dropout)
         # After dropout the weights no longer sum to one.
-        value_bias = dropped.sum(-1, keepdim=True) * value_bias.view(self.num_heads, 1, self.head_dim)
+        value_bias = dropped.sum(-1, keepdim=True) * self.split_heads(value_bias)
         return (_scale_columns(dropped, masks.F_scale) @ F_matrix) @ values + value_bias, weights
 
     def _scaled(self, q: Tensor) -> Tensor:
@@ -247,15 +247,13 @@ def query_dtype(x: Tensor) -> torch.dtype:
 
 
 def apply_with_biases(x: Tensor, *linears: nn.Module) -> list[tuple[Tensor, Tensor]]:
-    """What each linear layer returns for ``x`` (B, n, d), and its bias (d,), which is what it returns for zeros.
+    """What each linear layer returns for ``x`` (B, n, d), and its bias (B, 1, d), which is what it returns for zeros.
 
-    Each is called, once, with the rows of ``x`` and one of zeros, (B n + 1, d). It may be quantized, adapted or
-    offloaded, or have hooks; its ``weight`` and ``bias`` are not read.
+    Each is called, once, with a position of zeros after those of each sentence, (B, n + 1, d). It may be quantized,
+    offloaded, adapted (by an adapter for each sentence), or have hooks; its ``weight`` and ``bias`` are not read.
     """
-    B, n, d = x.shape
-    rows = torch.cat([x.reshape(-1, d), x.new_zeros(1, d)])
-    split = [linear(rows).split((B * n, 1)) for linear in linears]
-    return [(y.view(B, n, y.size(-1)), bias.squeeze(0)) for y, bias in split]
+    padded = F.pad(x, (0, 0, 0, 1))
+    return [linear(padded).split((x.size(1), 1), 1) for linear in linears]
 
 
 def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:

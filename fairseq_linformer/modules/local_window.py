@@ -322,7 +322,9 @@ class _MergedAttention(torch.autograd.Function):
             raise NotImplementedError("fused attention with a local window cannot be differentiated twice")
         q, projected_keys, projected_values, keys, values, bias, output, far_lse, near_lse, *states = ctx.saved_tensors
         dropout = ctx.dropout
-        gradient = gradient.transpose(1, 2).contiguous().transpose(1, 2)  # laid out like the output of kernels
+        # Gradients have any layout, and hooks of saved tensors, such as those that offload them, may change it.
+        gradient, output = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (gradient, output))
+        bias = align_mask(bias)
         lse = torch.logaddexp(far_lse, near_lse)
         far, near = Attended(output, lse, tuple(states[:2])), Attended(output, lse, tuple(states[2:]))
         d_q, *d_projected = attend_backward(gradient, q, projected_keys, projected_values, bias, far, dropout)

@@ -40,7 +40,7 @@ def test_rehearsal_on_a_bare_machine(tmp_path):
     script = python.read_text()
     cases = ["*'-m fairseq_cli.validate'*) sleep infinity ;;", "*sentence_prediction*) echo out of luck; exit 3 ;;"]
     python.write_text(script.replace("esac", "\n".join([*cases, "esac"])))
-    words = [SCRIPT, tmp_path / "folder", "--smoke", "--results", tmp_path / "results", "--minutes", 60]
+    words = [SCRIPT, tmp_path / "folder", "--results", tmp_path / "results", "--smoke", "--minutes", 60]
     done = bare_machine.run(python, *words, "--step-seconds", 120)
     results = read_results(tmp_path / "results")
     assert done.returncode == 1 and (tmp_path / "results" / "table.md").read_text() in done.stdout, done.stderr
@@ -68,10 +68,33 @@ def test_a_step_that_fails_and_one_that_hangs(tmp_path):
         os.close(child)
 
 
+def test_a_signal_ends_the_steps_that_run(tmp_path):
+    code = """
+import signal, threading, time
+from tests.gpu import check
+signal.signal(signal.SIGTERM, check.end)
+step = check.Step(["sleep", "1000"])
+threading.Thread(target=check.run_step, args=(step, 1000)).start()
+while not check.RUNNING:
+    time.sleep(0.01)
+[process] = check.RUNNING
+print(process.pid, flush=True)
+signal.pause()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], cwd=SCRIPT.parents[1], stdout=subprocess.PIPE) as process:
+        step = os.pidfd_open(int(process.stdout.readline()))
+        process.terminate()
+        assert process.wait(60) == 128 + 15
+    assert select.select([step], [], [], 60)[0], "the step has not ended"
+    os.close(step)
+
+
 @pytest.mark.parametrize(
     "log, must_log, reason, summary",
     [
         ('RESULT {"ok": true, "summary": "4 ms"}', "", "", "4 ms"),
+        ('RESULT {"ok": false, "summary": "4 ms"}\na warning at the end', "", "", "4 ms"),
+        ("a warning", "", "", "no loss: a warning"),
         ('"loss": "2.5"\n"wps": "10"\n"wps": "30"', "", "", "loss 2.5, 30 tokens/s"),
         ('"loss": "nan"\n"loss": "2.5"', "", "", 'loss nan: "loss": "2.5"'),
         ("done", "Loaded checkpoint", "", "the output lacks 'Loaded checkpoint': done"),
@@ -80,7 +103,8 @@ def test_a_step_that_fails_and_one_that_hangs(tmp_path):
 )
 def test_what_a_log_says(log, must_log, reason, summary):
     result = check.read_log(log, must_log, reason)
-    assert result["summary"] == summary and result["ok"] == (summary in ("4 ms", "loss 2.5, 30 tokens/s"))
+    is_ok = '"ok": true' in log or summary == "loss 2.5, 30 tokens/s"
+    assert result["summary"] == summary and result["ok"] == is_ok
 
 
 def test_results_are_written_after_each_step(tmp_path):
@@ -104,7 +128,7 @@ def variant():
 def test_a_variant_is_compared(monkeypatch):
     result = check.check_variant(check.SMOKE, variant())
     assert result["ok"], result["summary"]
-    assert len(result["errors"]) == 2 * (4 + 1)
+    assert len(result["errors"]) == 2 * 3 * 3
 
     monkeypatch.setattr(check, "BOUNDS", {"fp32": 1e-12, "bf16": 1e-12})
     assert not check.check_variant(check.SMOKE, variant())["ok"]
@@ -114,7 +138,7 @@ def test_gradients_that_drop_other_weights_are_found(monkeypatch):
     torch.manual_seed(0)
     encoder = check.LinformerEncoder(variant()).double()
     tokens, weights = torch.randint(5, 100, (2, 40)), torch.randn(2, 40, encoder.config.embed_dim)
-    assert check.dropout_error(encoder, tokens, weights) < 0.02
+    assert check.dropout_error(encoder, tokens, weights) < 0.005
     native_dropout = torch.native_dropout
 
     def drop_others(x, p, train):
@@ -138,5 +162,5 @@ def test_why_a_model_has_no_times(monkeypatch):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_without_a_gpu(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        check.main([str(tmp_path)])
+        check.main([str(tmp_path), "--results", str(tmp_path)])
     assert "PyTorch finds no GPU; --smoke" in capsys.readouterr().err

@@ -89,3 +89,24 @@ def test_projections_are_trained_if_they_are_saved(tmp_path):
     again = LinformerForSequenceClassification.from_pretrained(tmp_path / "base")
     again = peft.PeftModel.from_pretrained(again, tmp_path / "adapter").merge_and_unload()
     torch.testing.assert_close(logits_of(again), trained, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"local_window": 2}, {"sharing": "headwise", "max_positions": 12}])
+def test_sentences_of_a_batch_with_adapters_of_their_own(options, tmp_path):
+    first, second = (
+        peft.LoraConfig(r=4, lora_alpha=400, target_modules=targets, init_lora_weights=False)
+        for targets in (["q_proj", "k_proj", "v_proj"], ["k_proj"])
+    )
+    model = peft.get_peft_model(build(tmp_path, **options), first)
+    model.add_adapter("other", second)
+    tokens, expected = TOKENS[1::2], []
+    for name in ("default", "other"):
+        model.set_adapter(name)
+        with torch.no_grad():
+            expected.append(model.eval()(tokens).logits)
+    names = ["default", "other", "other", "default"]
+    with torch.no_grad():
+        logits = model(tokens, adapter_names=names).logits
+    default, other = expected
+    assert not torch.allclose(default, other, atol=1e-3)
+    torch.testing.assert_close(logits, torch.stack([default[0], other[1], other[2], default[3]]))

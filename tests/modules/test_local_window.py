@@ -174,6 +174,18 @@ def test_kernels_of_a_gpu_are_merged_to_one_softmax(monkeypatch, n, num_projecte
     assert len(kernels.bounds) == uses_flash and all((x is not None) == is_padded_at_end for x in kernels.bounds)
 
 
+@pytest.mark.parametrize("has_flash", [True, False])
+@pytest.mark.parametrize("padding", ["none", "right", "left"])
+@pytest.mark.parametrize("n", [100, 128])
+def test_other_layouts_of_queries_and_of_saved_tensors(monkeypatch, n, padding, has_flash):
+    """The output of flash attention is laid out like the queries; ``save_on_cpu`` drops strides."""
+    use_slow_kernels(monkeypatch, has_flash)
+    tensors, bias = random_inputs(n, 5, head_dim=8)
+    tensors = [x.detach().contiguous().requires_grad_() for x in tensors]
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: torch.empty(x.shape, dtype=x.dtype).copy_(x), lambda x: x):
+        assert_equals_reference(tensors, fused_attention.align_mask(bias), padding_of(n, padding), 3)
+
+
 @pytest.mark.parametrize("n", [40, 64, 100])
 def test_one_sentence_in_chunks(monkeypatch, n):
     """A view of one sentence can have any stride of sentences."""
