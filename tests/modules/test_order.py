@@ -23,7 +23,7 @@ def test_counts_equal_pytorchs(order, sharing):
     counted = counter.get_total_flops() / 2 / B  # a multiplication and an addition each
     queries_and_output = 2 * m * d * d
     expected = count_multiplications(order, m, n, k, d, H, sharing != "key-value")
-    row_of_zeros = 0 if order is Order.INPUT else 2 * d * d / B  # of the batch, for the biases of keys and values
+    row_of_zeros = 0 if order is Order.INPUT else 2 * d * d  # for the biases of keys and values
     assert counted == expected + queries_and_output + row_of_zeros
 
 
