@@ -1,16 +1,16 @@
 """Whether P R^T R w, and the best P~ w of the theorem's rank, are as close to P w as the proof says.
 
-What the theorem says depends on what P~ may know, for w is a column of V. If it may know w, a rank of 1 is enough,
-P w w^T / ||w||^2; if it may know V, a rank of d_h, P V V^+, and it is exact for every column. Read so, the theorem
-holds, and says nothing about attention. The proof draws R without knowing V, as E and F do not know the input; that
-claim is tested here.
+What the theorem says depends on what P~ may know, for w is a column of V. If it may know w, a rank of 1 is enough, P w
+w^T / ||w||^2; if it may know V, a rank of d_h, P V V^+, and it is exact for every column. Read so, the theorem holds,
+and says nothing about attention. The proof draws R without knowing V, as E and F do not know the input; that claim is
+tested here.
 
 Measured on heads without a model: random ones, and neighbor heads, which attend to the next position. The theorem is
 about any head, so one kind refutes it; it does not say that heads of trained models are of that kind.
 
 **Proof.** Holds if the measured probability that ||P R^T R w - P w|| <= eps ||P w||, over heads and draws of R, is at
-least the proof's bound, 1 - 2 n exp(-(eps^2 - eps^3) k / 4), wherever that is above 0; does not hold if it is below
-the bound by more than its 95 % interval (Wilson) anywhere; not enough evidence if it is below it within the interval.
+least the proof's bound, 1 - 2 n exp(-(eps^2 - eps^3) k / 4), wherever that is above 0; does not hold if it is below the
+bound by more than its 95 % interval (Wilson) anywhere; not enough evidence if it is below it within the interval.
 
 **Before V.** P~ is the best approximation of P of its rank (SVD), k = 5 log(n) / (eps^2 - eps^3) as in the proof. Holds
 for a kind of head if at each n and eps with k below n the share of columns w of V with ||P~ w - P w|| <= eps ||P w|| is
@@ -109,10 +109,8 @@ def before_v_checks(rows: Rows, source: str) -> list[Check]:
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows = join(results)
     proof = "The proof's P R^T R w is within eps of P w as often as the proof says."
-    best = (
-        "A P~ of {} heads, of rank Theta(log(n)), that does not know V has P~ w within eps of P w for most columns w."
-    )
-    found = [Verdict(f"before V, {each}", best.format(each), before_v_checks(rows, each)) for each in HEADS]
+    best = "A P~ of rank Theta(log(n)) that does not know V has P~ w within eps of P w for most w, with {} heads."
+    found = [Verdict(f"before V ({each} heads)", best.format(each), before_v_checks(rows, each)) for each in HEADS]
     return [Verdict("proof", proof, proof_checks(rows)), *found]
 
 

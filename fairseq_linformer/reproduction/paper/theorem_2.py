@@ -1,9 +1,9 @@
 """Whether the proof's E and F leave each row of attention within eps ||P_i|| ||V||, at the theorem's own k.
 
-softmax(Q (E K)^T) F V with E = delta R, F = exp(-delta) R of the proof against softmax(Q K^T) V, on random heads; eps
-= 0.5. The theorem does not say which norm of V it means, so there are two claims. Holds if in every head at least 0.9
-of the rows are within eps at the k of Theta = 1; does not hold if fewer are in one; in both cases not enough evidence
-if F = 0, no attention at all, has at least 0.9 of the rows there too: such a bound separates nothing, and whether the
+softmax(Q (E K)^T) F V with E = delta R, F = exp(-delta) R of the proof against softmax(Q K^T) V, on random heads; eps =
+0.5. The theorem does not say which norm of V it means, so there are two claims. Holds if in every head at least 0.9 of
+the rows are within eps at the k of Theta = 1; does not hold if fewer are in one; in both cases not enough evidence if F
+= 0, no attention at all, has at least 0.9 of the rows there too: such a bound separates nothing, and whether the
 proof's E and F meet it depends on Theta, a constant that the theorem leaves open. The table has every k.
 
 k is Theta times 9 d log(d) / eps^2 or 5 log(n) / eps^2, whichever is smaller. The first is 9,582 with d = 64, so at
@@ -19,7 +19,7 @@ import torch
 
 from ...analysis import theorem2
 from ...analysis.heads import build_heads, powers_of_two, random_head
-from ..page import Panel, Table
+from ..page import Table
 from ..result import Inputs, Parts, Result, Row, Rows, join, repeated
 from ..verdict import UNDECIDED, Check, Verdict, decide
 from .theorem_1 import EPSILON, SEED, SIZES, measure_heads
@@ -101,15 +101,3 @@ def tables(results: Sequence[Result]) -> list[Table]:
     )
     heads = [f"||V||_{letter}, {name}" for letter in NORMS.values() for name in ("proof", NOTHING)]
     return [Table(title, ["n", "k", "Theta", *heads], cells)]
-
-
-def chart(results: Sequence[Result]) -> list[Panel]:
-    """Rows within eps by k, with the E and F of the proof, and with F = 0."""
-    rows = join(results)
-    proof, nothing = (
-        rows.select("spectral_within_eps", approximation=each).lines("n", "k", f"{name}, n = {{}}")
-        for each, name in ((PROOF, "proof"), (NOTHING, NOTHING))
-    )
-    title = f"Theorem 2, ||V||_2, eps = {EPSILON}"
-    panel = Panel(title, "k", "share of rows within eps", {**proof, **nothing}, {}, list(nothing), log_x=True)
-    return [panel] if rows else []
