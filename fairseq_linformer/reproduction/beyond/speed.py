@@ -90,7 +90,7 @@ BOUNDS = {
 }
 """By part: metric, baseline, n, and the limit of the median, which bytes must not exceed and others must reach."""
 CLAIMS = {
-    "training": "A training step of 32, 128 or 512 tokens takes less time than the authors', and of 4,096 less memory.",
+    "training": "A training step on 32, 128 or 512 tokens per input takes less time than the authors', on 4,096 less memory.",
     "finetuning": "Finetuning on short sentences is at least twice as fast as the authors', and nearly as RoBERTa's.",
     "inference": "Inference on inputs of 16,384 tokens is several times as fast as RoBERTa's with SDPA.",
 }
