@@ -26,7 +26,7 @@ from ..run import TRUNK_SIZES, Model, Run, TrunkSizes, compared_run
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE = "Local window"
-SAYS = "next to a local window of 16, which costs little, E and F still lower the perplexity"
+SAYS = "next to a local window of 16, which costs little, E and F lower the perplexity at n = 64"
 QUALITY = "quality"
 COST = ("step, k = 128", "step, k = 256", "inference, k = 128", "inference, k = 256")
 PARTS: Parts = {
