@@ -7,6 +7,9 @@ k = min{Theta(9 d log(d) / eps^2), 5 Theta(log(n) / eps^2)}; in the proof E = de
 (The theorem does not say which norm of V; both are here. Section 4 says k = O(d / eps^2) in words, and appendix B uses
 5 log(n d) / (eps^2 - eps^3) and 9 log(d) / (eps^2 - eps^3).)
 
+F = 0, no attention at all, has the error ||P_i V||, so it meets the claim with eps = 1, and on random heads with 0.5:
+there the claim separates nothing, whether or not the proof's E and F meet it at some constant of Theta.
+
 The steps of the proof:
 
 1. exp(x E^T) F is replaced by exp(x) R^T R, because ||exp(x E^T) - exp(x) R^T|| = o(||exp(x)||). The proof instead

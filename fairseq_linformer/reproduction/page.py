@@ -17,7 +17,7 @@ from types import ModuleType
 
 from ..files import open_atomic
 from .result import INPUTS, SCALE_NAMES, Result, Row, in_words, read
-from .verdict import OUTCOMES, UNMEASURED, Verdict
+from .verdict import HOLDS, OUTCOMES, UNMEASURED, Verdict
 
 # Tables and charts, as Markdown and SVG
 
@@ -180,7 +180,7 @@ in brackets has the extremes of repeated measurements, or 95 % confidence where 
 {"".join(f"| {mark} | {outcome} |{chr(10)}" for outcome, mark in MARKS.items())}
 | scale | what is measured |
 |---|---|
-| cpu | small models pretrained here, and times on one or two cores |
+| cpu | small models pretrained here ("converted": 500 updates more, from one RoBERTa), and times on one or two cores |
 | encoder | a pretrained encoder of 6 or 12 layers, and Linformers made from it, on a CPU |
 | gpu | times at base size on one H100 |
 | paper | the paper's sizes, by Slurm |
@@ -232,10 +232,12 @@ def _experiment(name: str, module: ModuleType, results: dict[str, list[Result]],
         for verdict in module.verdicts(found):
             if verdict.outcome != UNMEASURED:
                 mark = f"{MARKS[verdict.outcome]} {verdict.outcome}"
-                rows.append([verdict.name, verdict.claim, scale, mark, (verdict.numbers or [""])[0]])
+                decisive = sum(check.outcome == verdict.outcome != HOLDS for check in verdict.checks)
+                numbers = verdict.numbers[: min(max(decisive, 1), 3)]
+                rows.append([verdict.name, verdict.claim, scale, mark, "<br>".join(numbers)])
             for remark in verdict.remarks:
                 remarks.setdefault(remark, []).append(f"{verdict.name}, {scale}")
-    parts += ["## Verdicts", Table("", ["name", "claim", "scale", "verdict", "first number"], rows).markdown()]
+    parts += ["## Verdicts", Table("", ["name", "claim", "scale", "verdict", "first numbers"], rows).markdown()]
     if remarks:
         parts += ["Not part of a verdict:", "\n".join(f"- {'; '.join(of)}: {each}" for each, of in remarks.items())]
     parts += [f"![{'; '.join(panel.title for panel in panels)}]({CHART})"] if panels else []

@@ -1,8 +1,10 @@
 """The pages of the results, and that an experiment is one file."""
 
 import re
+import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import matplotlib
 import pytest
@@ -11,6 +13,7 @@ from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import beyond, load_all, page
 from fairseq_linformer.reproduction.page import Panel, Table, draw, pivot
 from fairseq_linformer.reproduction.result import Row
+from fairseq_linformer.reproduction.verdict import Verdict, decide
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -63,6 +66,17 @@ def test_a_new_experiment_is_one_file(tmp_path, monkeypatch, capsys):
     assert "Holds if the number is at least 1." in own and "| fun | Toys are fun. | cpu | ✓ holds | 2.0 |" in own
     assert "reproduce toy --scale cpu" in own and "![Toys](chart.svg)" in own
     assert (tmp_path / "results/toy/chart.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize("outcomes, numbers", [("yyy", "0"), ("ynn", "1<br>2"), ("ynnnn", "1<br>2<br>3")])
+def test_a_page_has_the_first_numbers_that_decide(outcomes, numbers, tmp_path):
+    toy = ModuleType("toy", "Toys are fun.")
+    checks = [decide(outcome == "y", str(i), fails=False) for i, outcome in enumerate(outcomes)]
+    toy.TITLE, toy.SAYS, toy.PARTS, toy.tables = "Toy", "toys are fun", {"cpu": {}}, lambda results: []
+    toy.verdicts = lambda results: [Verdict("fun", "Toys are fun.", checks)]
+    (tmp_path / "toy").mkdir()
+    shutil.copy(RESULTS / "parameters/cpu.json", tmp_path / "toy/cpu.json")
+    assert f" | {numbers} |\n" in page.build(tmp_path, {"toy": toy})[tmp_path / "toy/README.md"]
 
 
 def test_committed_pages_are_of_these_results():

@@ -1,7 +1,7 @@
 """How a Linformer begins: E and F as window averages, converted from a RoBERTa, or grown from a shorter n.
 
-At scale cpu: RoBERTas of 2,000 updates at n = 16, n doubled to 64 or 128 with 400 updates each, and models converted
-from them, trained for 500 updates more. Only models named so in the claims are trained from scratch.
+At scale cpu models are converted from RoBERTas (2,000 updates at n = 16, n doubled to 64 or 128 with 400 updates each),
+and trained for 500 updates more. Only models named so in the claims are trained from scratch.
 
 All but *projections* compare after equally many updates; not enough evidence if the 95 % interval over seeds contains
 the limit, with fewer than three seeds, if RoBERTa is less than 2 bits below a model without context, or if no compared

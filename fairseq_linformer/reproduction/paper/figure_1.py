@@ -2,12 +2,12 @@
 
 Measured on a RoBERTa of two layers that is pretrained here, and on two sentence encoders of 6 and 12 layers, whose
 attention has learned from more text, on 50 blocks of 512 tokens of each text. Neither is a RoBERTa-base or large, of
-which the paper gives curves, and no numbers. The stored numbers of scale cpu are on Wikipedia, books and IMDB, also at
-n = 512; `reproduce` measures the validation split.
+which the paper gives curves over 10,000 sentences, and no numbers. The limits below are ours, not the paper's. The
+stored numbers of scale cpu are on Wikipedia, books and IMDB, also at n = 512; `reproduce` measures the validation
+split.
 
-**Tail.** Holds if in each head the first quarter of the singular values has at least 0.75 of their sum (a quarter if
-all are equal); does not hold if it has less than 0.5 in one. The smallest share of a layer's heads decides, not the
-mean.
+**Tail.** Holds if in each head, as the paper says, the first quarter of the singular values has at least 0.75 of their
+sum (a quarter if all are equal); does not hold if it has less than 0.5 in one. So a single head decides, not the mean.
 
 **Layers.** Holds if the first quarter of the singular values has a larger share of their sum in the upper half of the
 layers than in the lower half, means over layers and heads, for each model and text; does not hold if it has not for
@@ -135,7 +135,7 @@ def layer_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     shares = shares_by_layer(results)
-    tail = "The singular values of attention have a long tail, in each layer and head."
+    tail = "The singular values of attention have a long tail (by our limit), in each layer and head."
     layers = "The singular values of higher layers are more skewed than those of lower ones."
     return [Verdict("tail", tail, tail_checks(shares)), Verdict("layers", layers, layer_checks(shares))]
 

@@ -1,6 +1,7 @@
 """At 12 layers and 12 heads headwise, key-value and layerwise sharing leave 24, 12 and 1 distinct matrices E and F.
 
-Holds if the model of base size, with n = 512 and k = 256, has these numbers; does not hold if one differs.
+Holds if the model of base size, with n = 512 and k = 256, has these numbers; does not hold if one differs. They are
+counted, so they follow from how the model is built: this checks the code, and measures nothing.
 """
 
 from argparse import Namespace
@@ -57,7 +58,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         for sharing, printed in MATRICES.items()
         if counts
     ]
-    return [Verdict("", (__doc__ or "").splitlines()[0], checks)]
+    return [Verdict("counted", (__doc__ or "").splitlines()[0], checks)]
 
 
 def tables(results: Sequence[Result]) -> list[Table]:

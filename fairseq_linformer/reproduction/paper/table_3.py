@@ -146,7 +146,7 @@ def _rises(line: Sequence[Row], along: str, where: str) -> Check:
         f"; it falls from {along} = {a[along]} to {along} = {b[along]}" for a, b in pairwise(line) if b.high < a.low
     ]
     values = ", ".join(f"{row.value:.3g}x at {along} = {row[along]}" for row in (first, last))
-    text = f"{where}: {values}; needs more, no step down{''.join(falls[:1])}"
+    text = f"{where}: {values}; needs more in every round, no step down{''.join(falls[:1])}"
     return decide(not falls and last.low > first.high, text, bool(falls))
 
 
