@@ -25,6 +25,15 @@ PROJECTION_INITS = {
     "conv": ("average", "normal"),
 }
 """Initializations of the learned projections; rows correspond to windows with those before ``normal``."""
+
+
+def default_init(projection: str, sharing: str) -> str | None:
+    """What ``projection_init`` is by default; None if nothing is learned."""
+    if projection not in PROJECTION_INITS:
+        return None
+    return "staggered" if projection == "linear" and sharing != "layerwise" else "average"
+
+
 PROJECTION_OPTIONS = """
     projected_dim sharing projection_init projection_lr_scale freeze_projections local_window
 """.split()
@@ -257,14 +266,9 @@ class LinformerConfig:
         return self.sharing in ("none", "headwise") and self.projection not in POOLS
 
     @property
-    def default_init(self) -> str:
-        """The default of ``projection_init`` for this kind of projection and sharing."""
-        return "staggered" if self.projection == "linear" and self.sharing != "layerwise" else "average"
-
-    @property
     def resolved_init(self) -> str:
-        """``projection_init`` or its default."""
-        return self.projection_init or self.default_init
+        """``projection_init`` or its default, of learned projections."""
+        return self.projection_init or str(default_init(self.projection, self.sharing))
 
     def _check_full_attention(self) -> None:
         for name in PROJECTION_OPTIONS:

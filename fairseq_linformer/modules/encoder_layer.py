@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..config import LinformerConfig
+from ..config import LinformerConfig, default_init
 from .attention import LinearFactory, LinearMultiheadAttention, gather_positions
 from .dropout import Dropout
 from .full_attention import FullAttention
@@ -153,7 +153,7 @@ def _build_projection(config: LinformerConfig, k: int, heads: int | None, layer:
     if is_convolution:
         return Convolution(n, k, config.embed_dim // config.attention_heads, heads, lr_scale, frozen, init)
     if init == "graded":
-        singletons, init = round_singletons(k // 2), config.default_init
+        singletons, init = round_singletons(k // 2), str(default_init("linear", config.sharing))
     if init == "staggered":
         init = "overlap" if which == "E" and config.has_separate_values else "average"
         delay = 0.5 if layer % 2 else 0.0

@@ -20,7 +20,7 @@ import torch
 from ..checkpoints.files import read_checkpoint, training_seconds, write_checkpoint
 from ..checkpoints.identify import LAST
 from ..checkpoints.to_linformer import resize, to_linformer
-from ..config import PROJECTION_INITS
+from ..config import default_init
 from ..evaluation.perplexity import compute_perplexity
 from ..fairseq_log import read_split
 from ..files import read_json, write_json
@@ -177,9 +177,7 @@ class Model:
     def default_start(self) -> str | None:
         """What ``linformer_roberta`` starts from by default; a conversion has another default. None if nothing is
         learned."""
-        if self.projection not in PROJECTION_INITS:
-            return None
-        return STAGGERED if self.projection == "linear" and self.sharing != "layerwise" else "average"
+        return default_init(self.projection, self.sharing)
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def test_the_default_start_is_that_of_the_architecture(model, start):
     assert model.options.get("projection_init") == start
     if model.start is None and start:
         sharing = {"sharing": model.sharing, "projection": model.projection}
-        assert LinformerConfig(8, 16, 8, **sharing).default_init == start
+        assert LinformerConfig(8, 16, 8, **sharing).resolved_init == start
 
 
 @pytest.mark.parametrize(
