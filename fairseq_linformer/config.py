@@ -27,7 +27,7 @@ PROJECTION_INITS = {
 """Initializations of the learned projections; rows correspond to windows with those before ``normal``."""
 
 
-def default_init(projection: str, sharing: str) -> str | None:
+def default_init(projection: str, sharing: str | None) -> str | None:
     """What ``projection_init`` is by default; None if nothing is learned."""
     if projection not in PROJECTION_INITS:
         return None
