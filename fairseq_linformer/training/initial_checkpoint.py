@@ -1,5 +1,6 @@
 """The checkpoint that finetuning starts from; a model of ``transformers`` is converted first."""
 
+import fcntl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,10 @@ def _convert(model: ModelPath, starts: Path, dry_run: bool) -> Path:
         raise ValueError(
             f"{model.path} is not converted, and --dry-run writes nothing; run without it, or convert it first"
         )
-    with new_folder(folder) as new:
-        write_model(new, *read_model(model))
+    starts.mkdir(parents=True, exist_ok=True)
+    with open(starts / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # while another process converts it
+        if not folder.exists():
+            with new_folder(folder) as new:
+                write_model(new, *read_model(model))
     return folder / MODEL

@@ -1,6 +1,8 @@
 """Finetuning starts from all kinds of checkpoints, with RoBERTa's recipe."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import torch
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.data.tasks import TASKS
+from fairseq_linformer.training import initial_checkpoint
 from fairseq_linformer.training.finetune import FINETUNING_YAML, build_overrides
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint, read_width
 from fairseq_linformer.training.recipe import GRID_LRS, LR, Recipe, scale_lr
@@ -45,6 +48,24 @@ def test_all_kinds_of_checkpoints(kind, train_checkpoint, mlm_data, tmp_path):
     assert any(key.startswith("classification_heads") for key in after)
     for key, value in before.items():
         torch.testing.assert_close(after[key], value, rtol=0, atol=0, msg=key)
+
+
+def test_two_processes_convert_an_encoder_once(tmp_path, monkeypatch):
+    save_encoder(tmp_path / "bert", "bert", True)
+    read_model, begins, conversions = initial_checkpoint.read_model, threading.Barrier(2), []
+
+    def convert(model):
+        conversions.append(model)
+        return read_model(model)
+
+    def open_once(_):
+        begins.wait()
+        return open_initial_checkpoint(identify(tmp_path / "bert"), tmp_path / "runs").path
+
+    monkeypatch.setattr(initial_checkpoint, "read_model", convert)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(open_once, range(2))
+    assert first == second and first.exists() and len(conversions) == 1
 
 
 def test_recipe_is_robertas(masked_lm, tmp_path):
