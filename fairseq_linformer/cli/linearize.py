@@ -1,22 +1,16 @@
-"""``fairseq-linformer linearize``: convert a Transformer to a Linformer and distill it, in one command."""
+"""Convert a Transformer to a Linformer, distill it, and report how much of its features the Linformer keeps.
+
+fairseq-linformer linearize sentence-transformers/all-MiniLM-L6-v2 minilm --text data/own/shard0 --max-positions 128
+"""
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from .convert import MODEL_OPTIONS, add_model_options
-from .parsers import add_command, explicit_options
 
 
-def add_parser(commands: Any) -> None:
-    """Add ``linearize``."""
-    parser = add_command(
-        commands,
-        "linearize",
-        "convert a Transformer to a Linformer, distill it, and report how much of its features the Linformer keeps",
-        """linearize sentence-transformers/all-MiniLM-L6-v2 minilm --text data/own/shard0 --max-positions 128
-        linearize roberta.base/model.pt base --text data/pretraining/shard0 --projected-dim 128""",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the model, the text and the training."""
     add = parser.add_argument
     source = "model on the hub, folder of transformers, or fairseq checkpoint of RoBERTa"
     add("source", metavar="NAME|FOLDER|CHECKPOINT", help=source)
@@ -37,17 +31,16 @@ def add_parser(commands: Any) -> None:
     amp = "train in mixed precision: fp16 on a GPU, bf16 on a CPU (slow without bf16 instructions)"
     add("--amp", action="store_true", help=amp)
     add_model_options(parser)
-    parser.set_defaults(run=_linearize)
 
 
-def _linearize(options: argparse.Namespace) -> str:
+def run(options: argparse.Namespace) -> str:
+    """Linearize, and describe the report."""
     from ..training.linearize import Linearization, linearize
 
-    model = explicit_options(options, MODEL_OPTIONS)
-    training = ("tokens_per_sample", "batch_size", "max_update", "lr", "short_seq_prob")
-    values = explicit_options(options, (*training, "device", "amp", "seed"))
-    report = linearize(Linearization(options.source, options.text, model, **values), options.out)
-    lines = [f"{options.out / 'model.pt'}: explained variance (R^2) of the teacher's features, by layer"]
+    given = dict(vars(options))
+    out, model = given.pop("out"), {name: given.pop(name) for name in MODEL_OPTIONS if name in given}
+    report = linearize(Linearization(model=model, **given), out)
+    lines = [f"{out / 'model.pt'}: explained variance (R^2) of the teacher's features, by layer"]
     for name in ("before", "after") if options.max_update else ("before",):
         shares = report[f"variance_{name}"]
         lines.append(f"  {name} training: " + ", ".join(f"{share:.3f}" for share in shares))

@@ -63,14 +63,6 @@ def test_options_have_the_same_type_in_all_commands():
     assert not different.keys() - DIFFERENT.keys(), different
 
 
-@pytest.mark.parametrize("words", [["submit", "--runs", ""], ["finetune", "sst-2", ""]], ids=str)
-def test_an_empty_value_is_rejected(words, capsys):
-    """Not taken for the current folder."""
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 2 and "must not be empty" in capsys.readouterr().err
-
-
 def test_help_of_evaluate_has_the_defaults_of_batches():
     parser = next(parser for words, parser in COMMANDS if words == ("evaluate",))
     text = parser._option_string_actions["--max-tokens"].help
@@ -86,15 +78,6 @@ def test_version(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])
     assert end.value.code == 0 and capsys.readouterr().out == f"fairseq-linformer {__version__}\n"
-
-
-def test_help_has_two_groups_of_commands(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    _, first, second = re.split(r"^  to .*:$", capsys.readouterr().out, flags=re.MULTILINE)
-    names = [re.findall(r"^    ([a-z]+)", text, re.MULTILINE) for text in (first, second.partition("options:")[0])]
-    users = ["prepare", "convert", "linearize", "finetune", "evaluate", "export", "plan", "submit"]
-    assert names == [users, ["analyze", "benchmark", "reproduce", "path"]]
 
 
 @pytest.mark.parametrize(
