@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 from .. import __version__
-from ..signals import handle, hangup_signals
+from ..training.signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, export, finetune, linearize, path, plan, prepare, reproduce, submit
 from .extras import NAME, install_command
 from .parsers import Parser, add_command

@@ -6,7 +6,9 @@
 
 import argparse
 
-from ..resources import FOLDERS
+from ..resources import CONFIGS, PLUGIN, SCRIPTS
+
+FOLDERS = {"plugin": PLUGIN, "configs": CONFIGS, "scripts": SCRIPTS}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
