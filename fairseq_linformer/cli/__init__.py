@@ -1,6 +1,9 @@
-"""``fairseq-linformer COMMAND``. The module of a command adds its options, and runs: calls a function and prints.
+"""``fairseq-linformer COMMAND``.
 
-The docstring of the module is the help text of the command.
+Each command is a module, whose docstring is the help text:
+
+    add_options(parser)   adds its options
+    run(options)          calls a function, and returns what is printed; ``options`` has those given, and defaults
 """
 
 import logging

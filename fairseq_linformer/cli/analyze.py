@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .parsers import add_command, add_shared, add_subcommands, positive
+from .parsers import add_command, add_shared, positive
 
 SPECTRUM = """Measure the singular values of attention maps (Figure 1 of the paper). Rerun to resume.
 
@@ -19,18 +19,17 @@ fairseq-linformer analyze attention checkpoint_best.pt --source wiki.txt --sente
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add both analyses."""
-    kinds = add_subcommands(parser, "analysis")
+    kinds = parser.add_subparsers(dest="analysis", required=True, metavar="ANALYSIS")
     for kind, text in (("spectrum", SPECTRUM), ("attention", ATTENTION)):
         _add_model(add_command(kinds, kind, text))
     add = kinds.choices["spectrum"].add_argument
-    source = "file, folder or glob of text, or hub:NAME, as for `prepare pretraining`; repeat for a curve of each"
+    source = "text, as for `prepare pretraining`; repeat for a curve of each"
     add("--source", action="append", required=True, metavar="SOURCE", help=source)
     add("--num-sentences", type=positive, default=10000, metavar="N", help="sentences per source")
     share = "print the --projected-dim that keeps this share of the sum of singular values, such as 0.9"
     add("--suggest-k", type=float, default=None, metavar="SHARE", help=share)
     add = kinds.choices["attention"].add_argument
-    add("--source", required=True, metavar="SOURCE", help="text, as for `analyze spectrum`")
+    add("--source", required=True, metavar="SOURCE", help="text, as for `prepare pretraining`")
     number = "number of a sentence, counted from 1; repeat for several sentences"
     add("--sentence", type=int, action="append", required=True, metavar="N", help=number)
 
@@ -40,19 +39,16 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     checkpoint = "fairseq checkpoint, run folder, transformers folder, or model name on the Hugging Face hub"
     add("checkpoint", metavar="CHECKPOINT", help=checkpoint)
     add("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
-    n = "n, tokens per sentence (default: the model's maximum)"
-    add("--tokens-per-sample", type=int, default=None, metavar="N", help=n)
-    breaks = (
-        "none: split the text every n tokens, as in masked_lm; eos: one sentence per line or row (default: eos for "
-        "JSON lines and parquet, otherwise none)"
+    add(
+        "--tokens-per-sample", type=int, default=None, metavar="N", help="n, tokens per sentence (default: the model's)"
     )
+    breaks = "none: split every n tokens; eos: a sentence per line or row (default: eos for JSON lines and parquet)"
     add("--sample-break-mode", choices=("none", "eos"), default=None, help=breaks)
     add_shared(parser, "--device", default="cpu", help="PyTorch device: cpu, cuda, cuda:1, ...")
     add_shared(parser, "--dictionary", "--tokenizer", default=None)
 
 
 def run(options: argparse.Namespace) -> str:
-    """Analyze a model."""
     if options.analysis == "spectrum" and not 0 < (options.suggest_k or 0.5) < 1:
         raise ValueError(f"--suggest-k must be above 0 and below 1, got {options.suggest_k:g}")
     from ..analysis.commands import draw_attention

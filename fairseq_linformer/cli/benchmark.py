@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from ..benchmark.rows import FAIRSEQ_MODELS, HEAD_DIM, MODELS, TRAINABLE
-from .parsers import Parser, add_command, add_subcommands, positive, usable_device
+from .parsers import Parser, add_command, positive, usable_device
 
 LINFORMER_AND_TRANSFORMER = ("linformer", "transformer-eager", "transformer-sdpa")
 KINDS = {
@@ -18,8 +18,7 @@ KINDS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the kinds of benchmarks."""
-    kinds = add_subcommands(parser, "kind")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     models = {"inference": MODELS, "training": TRAINABLE, "processes": FAIRSEQ_MODELS}
     for kind, (text, example) in KINDS.items():
         command = add_command(kinds, kind, f"{text}.\n\nfairseq-linformer benchmark {kind} {example}")
@@ -56,7 +55,6 @@ def _add_kind(parser: Parser, kind: str, models: tuple[str, ...]) -> None:
 
 
 def run(options: argparse.Namespace) -> str:
-    """Measure, and tabulate."""
     _check(options)
     import torch
 

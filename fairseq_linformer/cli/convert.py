@@ -8,13 +8,11 @@ Linformer only n changes, with --max-positions; k grows with it, so that windows
 """
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ..config import LinformerConfig
-from .parsers import flag_of
+from .parsers import add_shared, flag_of
 
 GRADED = "graded if linear, so that inputs of up to k / 2 tokens keep their features; average for conv"
 MODEL_OPTIONS = {
@@ -29,16 +27,13 @@ MODEL_OPTIONS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the model, the folder and the Linformer's options."""
     add = parser.add_argument
     add("source", metavar="INPUT", help="checkpoint, run folder, other folder, or name on the hub")
-    files = "folder to write, new or empty: model.pt, and dict.txt and tokenizer if INPUT has them"
-    add("out", type=Path, metavar="OUT", help=files)
-    arch = "architecture to write for an encoder: roberta is the same model in fairseq (default: linformer_roberta)"
+    add("out", type=Path, metavar="OUT", help="folder to write, new or empty: model.pt, dict.txt and tokenizer")
+    arch = "roberta is the same model in fairseq (default: linformer_roberta)"
     add("--arch", choices=("linformer_roberta", "roberta"), help=arch)
     add_model_options(parser)
-    dictionary = "fairseq's dict.txt, with the tokenizer next to it (default: those next to INPUT or in it)"
-    add("--dictionary", type=Path, metavar="FILE", help=dictionary)
+    add_shared(parser, "--dictionary", help="fairseq's dict.txt, next to the tokenizer (default: INPUT's)")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -52,42 +47,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> str:
-    """Convert, and describe the new checkpoint."""
     import torch
 
-    from ..checkpoints.convert import convert
-    from ..checkpoints.identify import MODEL
+    from ..checkpoints.convert import convert, describe
 
     given = dict(vars(options))
     torch.manual_seed(given.pop("seed"))
-    checkpoint, old_n = convert(**given)
-    return "\n".join(_describe(checkpoint, old_n, options.out / MODEL))
-
-
-def _describe(checkpoint: dict[str, Any], old_n: int, path: Path) -> Iterator[str]:
-    from ..checkpoints.files import get_cfg_section
-
-    model = get_cfg_section(checkpoint, "model")
-    n = model["max_positions"]
-    sizes = {"n": n, "k": model.get("projected_dim"), "local window": model.get("local_window")}
-    yield f"{path}: " + ", ".join(f"{name} = {value}" for name, value in sizes.items() if value is not None)
-    if n > old_n:
-        yield f"positions {old_n + 1} to {n} start as copies of positions 1 to {old_n}; train them"
-    if not path.with_name("dict.txt").is_file():
-        yield "without dict.txt and tokenizer, since INPUT has no dict.txt; --dictionary FILE adds both"
-    if checkpoint.get("provenance", {}).get("imported", {}).get("lm_head", "imported") != "imported":
-        yield "the encoder has no masked LM head; that of the checkpoint is new and untrained"
-    yield f"fairseq-train: {' '.join(_model_options(model))}"
-
-
-def _model_options(model: dict[str, Any]) -> Iterator[str]:
-    """The options of ``fairseq-train`` for a model: its architecture, and what that does not imply."""
-    from ..models.options import ARCHITECTURES, COMPARED, LinformerRobertaConfig
-
-    arch = model.get("_name") or model.get("arch")
-    yield f"--arch {arch}"
-    implied = {field.name: field.default for field in fields(LinformerRobertaConfig)} | ARCHITECTURES.get(str(arch), {})
-    for name in COMPARED:
-        value, default = model.get(name), implied.get(name)
-        if value not in (None, False, getattr(default, "value", default)):
-            yield flag_of(name) if value is True else f"{flag_of(name)} {value}"
+    return "\n".join(describe(*convert(**given), options.out))

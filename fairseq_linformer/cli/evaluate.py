@@ -8,19 +8,17 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..data.tasks import TASKS
 from .parsers import add_shared, check_taken, check_task_or_file, positive, take
 
 if TYPE_CHECKING:
     from ..checkpoints.identify import ModelPath
-    from ..evaluation.classifier import Classifier
 STDOUT = "-"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the model, and what it is evaluated on."""
     add = parser.add_argument
     model = "fairseq checkpoint, run folder, folder of transformers or `export --onnx`, or name on the hub"
     add("checkpoint", metavar="CHECKPOINT", help=model)
@@ -33,8 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--perplexity", metavar="DATA-BIN", help="compute masked-LM perplexity on this folder instead")
     add("--split", help="split to evaluate (default: valid)")
     add_shared(parser, "--device")
-    tokens = "maximum tokens per batch (default: 8192, for perplexity 4096)"
-    add("--max-tokens", type=positive, metavar="T", help=tokens)
+    add("--max-tokens", type=positive, help="maximum tokens per batch (default: 8192, for perplexity 4096)")
     add("--json", metavar="FILE", help="also write the scores to this file, or -")
     _add_rows(parser.add_argument_group("tasks and files"))
 
@@ -61,11 +58,12 @@ def _add_rows(group: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> str | None:
-    """Evaluate, write what is asked for, and report."""
     if "input" in options:
         check_task_or_file(options.input)  # before PyTorch is imported, which takes seconds
+    import torch
+
     from ..checkpoints.files import check_new_file
-    from ..checkpoints.identify import identify
+    from ..checkpoints.identify import Kind, identify
     from ..files import write_json
 
     given = dict(vars(options))
@@ -76,6 +74,8 @@ def run(options: argparse.Namespace) -> str | None:
     if len({*map(os.path.abspath, outputs)}) < len(outputs):
         raise ValueError(f"--json must be a file other than --predictions, got {options.json}")
     out, model = given.pop("json", None), identify(given.pop("checkpoint"))
+    if model.kind is not Kind.ONNX:
+        given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
     score, name = (_score_rows, "input") if "input" in given else (_compute_perplexity, "perplexity")
     content, report = score(model, given.pop(name), given)
     content = {"checkpoint": model.path, "on": getattr(options, name), **content}
@@ -94,7 +94,7 @@ def _compute_perplexity(model: "ModelPath", data: str, given: dict[str, Any]) ->
     from ..evaluation.perplexity import compute_perplexity
 
     model.check_kind(Kind.FAIRSEQ)
-    settings = _take(given, compute_perplexity)
+    settings = take(given, compute_perplexity)
     check_taken(given, "--perplexity")
     result = compute_perplexity(model.path, data, **settings)
     rate = result["tokens"] / max(result["seconds"], 1e-9)
@@ -107,41 +107,19 @@ def _compute_perplexity(model: "ModelPath", data: str, given: dict[str, Any]) ->
 
 
 def _score_rows(model: "ModelPath", name: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    from ..data.tasks import TASKS
-    from ..evaluation.encoded_rows import is_prepared, read_task
-    from ..evaluation.evaluate import evaluate, format_report
-    from ..evaluation.example_files import read_file
+    from ..evaluation.encoded_rows import is_prepared
+    from ..evaluation.evaluate import choose_classifier, choose_reader, evaluate, format_report
     from ..evaluation.predict import predict
 
-    read: Callable[..., Any] = read_task if name in TASKS else read_file
-    if name not in TASKS and is_prepared(name):
-        from ..evaluation.fairseq_classifier import read_prepared_rows as read
-
-        check_taken({key: given[key] for key in ("stride", "truncation", "tokenizer") if key in given}, name)
-    limits = take(given, evaluate) | take(given, predict)
-    classifier = _open_classifier(model, given)
-    total, rows = read(classifier, name, truncated="stride" not in limits, **take(given, read))
+    if name not in TASKS and is_prepared(name):  # its rows are tokenized and truncated
+        check_taken(
+            {option: given[option] for option in ("stride", "truncation", "tokenizer") if option in given}, name
+        )
+    open_classifier, read = choose_classifier(model.kind), choose_reader(name)
+    limits, source = take(given, predict) | take(given, evaluate), take(given, read)
+    files = take(given, open_classifier)
     check_taken(given, f"{name} with {model.path}, {model.kind}")
+    classifier = open_classifier(model.path, **files)
+    total, rows = read(classifier, name, **source, truncated="stride" not in limits)
     result = evaluate(classifier, rows, total=total, **limits)
     return result, format_report(result)
-
-
-def _open_classifier(model: "ModelPath", given: dict[str, Any]) -> "Classifier":
-    from ..checkpoints.identify import Kind
-
-    if model.kind is Kind.FAIRSEQ:
-        from ..evaluation.fairseq_classifier import FairseqClassifier  # the others do without fairseq
-
-        return FairseqClassifier(model.path, **_take(given, FairseqClassifier))
-    from ..evaluation.classifier import OnnxClassifier, TransformersClassifier
-
-    if model.kind is Kind.ONNX:
-        return OnnxClassifier(model.path)
-    return TransformersClassifier(model.path, **_take(given, TransformersClassifier))
-
-
-def _take(given: dict[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
-    """``take``, with a GPU as device if there is one."""
-    import torch
-
-    return {"device": "cuda" if torch.cuda.is_available() else "cpu"} | take(given, function)

@@ -12,7 +12,6 @@ from .parsers import add_shared
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the checkpoint, its files, and the kind of export."""
     add = parser.add_argument
     checkpoint = "fairseq checkpoint of a Linformer, or run folder; with --onnx also a folder that `export` wrote"
     add("checkpoint", metavar="CHECKPOINT", help=checkpoint)
@@ -20,12 +19,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--head", "--labels", "--dictionary", "--tokenizer")
     add("--no-tokenizer", action="store_true", help="do not export the tokenizer")
     pooling = (
-        "one vector per input, for sentence-transformers or as output of the graph: the mean over all tokens, or the "
-        "first one's features; none: a graph for the features of each token (default: as in the imported encoder)"
+        "a vector per input, for sentence-transformers or as output of the graph: mean, or the first token's features; "
+        "none: a graph for the features of each token (default: as in the imported encoder)"
     )
     add("--pooling", choices=("mean", "cls", "none"), help=pooling)
-    license = "license for the model card, as the hub names it, such as mit (default: the imported encoder's)"
-    add("--license", metavar="ID", help=license)
+    add("--license", metavar="ID", help="license for the model card, such as mit (default: the imported encoder's)")
     add("--onnx", action="store_true", help="write an ONNX graph")
     add = parser.add_argument_group("graph", "With --onnx.").add_argument
     add("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")
@@ -33,7 +31,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> str:
-    """Export in one of the two ways."""
     given = dict(vars(options))
     source, out, is_graph = given.pop("checkpoint"), given.pop("out"), given.pop("onnx", False)
     given["tokenizer_files"] = given.pop("tokenizer", None)

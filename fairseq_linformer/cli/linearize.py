@@ -10,31 +10,23 @@ from .convert import MODEL_OPTIONS, add_model_options
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the model, the text and the training."""
     add = parser.add_argument
-    source = "model on the hub, folder of transformers, or fairseq checkpoint of RoBERTa"
-    add("source", metavar="NAME|FOLDER|CHECKPOINT", help=source)
+    add("source", metavar="INPUT", help="model on the hub, folder of transformers, or fairseq checkpoint of RoBERTa")
     add("out", type=Path, metavar="OUT", help="folder to write, or to resume")
-    text = "folder that `prepare pretraining` wrote, such as data/own/shard0, with the Transformer's tokenizer"
+    text = "folder that `prepare pretraining` wrote with the Transformer's tokenizer, such as data/own/shard0"
     add("--text", required=True, metavar="DATA-BIN", help=text)
     add("--tokens-per-sample", type=int, metavar="N", help="tokens per block of text (default: --max-positions)")
     add("--batch-size", type=int, metavar="B", help="blocks per update (default: 16)")
-    updates = "number of updates; 0 converts without training"
-    add("--max-update", type=int, default=1000, metavar="U", help=updates)
+    add("--max-update", type=int, default=1000, metavar="U", help="number of updates; 0 converts without training")
     add("--lr", type=float, metavar="LR", help="peak learning rate (default: 2e-4)")
-    shorter = (
-        "probability that a batch is split into blocks of n/2, n/4, ... tokens, at least 16, to learn short inputs "
-        "too; blocks of fewer than 32 tokens are not split (default: 0.5)"
-    )
+    shorter = "probability that a batch is split into shorter blocks, to learn short inputs too (default: 0.5)"
     add("--short-seq-prob", type=float, metavar="P", help=shorter)
     add("--device", choices=("cpu", "cuda"), help="device to train on (default: cpu)")
-    amp = "train in mixed precision: fp16 on a GPU, bf16 on a CPU (slow without bf16 instructions)"
-    add("--amp", action="store_true", help=amp)
+    add("--amp", action="store_true", help="train in mixed precision: fp16 on a GPU, bf16 on a CPU")
     add_model_options(parser)
 
 
 def run(options: argparse.Namespace) -> str:
-    """Linearize, and describe the report."""
     from ..training.linearize import Linearization, linearize
 
     given = dict(vars(options))

@@ -83,11 +83,6 @@ def add_command(commands: Any, name: str, text: str) -> Parser:
     return parser
 
 
-def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
-    """Add subcommands, one of which is required."""
-    return parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
-
-
 def flag_of(name: str) -> str:
     """
     >>> flag_of("max_positions")

@@ -12,10 +12,8 @@ FOLDERS = {"plugin": PLUGIN, "configs": CONFIGS, "scripts": SCRIPTS}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the name of the folder."""
     parser.add_argument("folder", choices=FOLDERS, help="plugin for --user-dir, configs for --config-dir, or scripts")
 
 
 def run(options: argparse.Namespace) -> str:
-    """Return its path."""
     return str(FOLDERS[options.folder])

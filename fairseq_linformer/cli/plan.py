@@ -11,18 +11,16 @@ from .parsers import PRETRAINING_YAML
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the configuration and the GPUs."""
     add = parser.add_argument
     config = f"YAML configuration of fairseq-hydra-train (default: {PRETRAINING_YAML}), then hydra overrides"
     add("overrides", nargs="*", default=[], metavar="CONFIG|OVERRIDE", help=config)
     add("--gpu", choices=GPUS, default="v100-16gb", metavar="NAME", help=f"GPU model, one of {', '.join(GPUS)}")
     add("--gpus", type=int, default=None, metavar="G", help="number of GPUs (default: the configuration's)")
-    share = "share of the GPU's peak that matrix products reach (default: the GPU's known range)"
+    share = "share of the GPU's peak that is reached (default: the GPU's known range)"
     add("--utilization", type=float, default=None, metavar="SHARE", help=share)
 
 
 def run(options: argparse.Namespace) -> str:
-    """Plan the run."""
     from ..training.plan import PlannedRun, format_plan
 
     config, *overrides = options.overrides or [PRETRAINING_YAML]

@@ -11,7 +11,7 @@ from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
 from ..data.task_sources import open_source
 from ..data.tasks import MAX_POSITIONS, OWN, TASKS, TRUNCATIONS
 from ..files import check_data_path, check_new_folder
-from .parsers import TOKENIZER, add_command, add_shared, add_subcommands, positive, take
+from .parsers import TOKENIZER, add_command, add_shared, positive, take
 
 PRETRAINING, SENTENCEPIECE = "pretraining", "sentencepiece"
 TEXTS = {
@@ -46,8 +46,7 @@ SOURCE = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the kinds of data."""
-    kinds = add_subcommands(parser, "data")
+    kinds = parser.add_subparsers(dest="data", required=True, metavar="DATA")
     for kind, text in TEXTS.items():
         command = add_command(kinds, kind, text)
         command.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
@@ -85,7 +84,6 @@ def _add_rows(parser: argparse.ArgumentParser, kind: str) -> None:
 
 
 def run(options: argparse.Namespace) -> str:
-    """Prepare data of this kind."""
     given = dict(vars(options))
     kind, out, source = given.pop("data"), given.pop("out"), given.pop("source", None)
     check_new_folder(out)

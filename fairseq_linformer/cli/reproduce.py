@@ -16,33 +16,23 @@ from .parsers import add_shared, flag_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the experiment and its inputs."""
     add = parser.add_argument
-    names = (
-        "experiment, such as figure-3; list, to show all of them; or report, to write README.md and charts of a folder "
-        "of results"
-    )
+    names = "experiment, such as figure-3; list, to show all; or report, to write the pages and charts of results"
     add("experiment", metavar="NAME|list|report", help=names)
     add("--scale", default="cpu", help="size of the experiment: smoke, cpu, encoder, gpu or paper")
-    part = "a part of the experiment, such as a panel (default: all parts whose inputs are given)"
-    add("--part", default=None, help=part)
+    add("--part", default=None, help="a part of the experiment (default: all parts whose inputs are given)")
     missing = "only the parts that the results lack and no other process measures; run it once per core"
     add("--missing", action="store_true", help=missing)
     add("--data", type=Path, metavar="FOLDER", help="folder of text that `prepare pretraining` wrote")
-    tasks = (
-        "folder of the prepared tasks sst-2, imdb, qnli and qqp, and of imdb-n256 and so on, if they exist, for models "
-        "of another n"
-    )
+    tasks = "folder of the prepared tasks sst-2, imdb, qnli and qqp; for models of another n, imdb-n256 and so on"
     add("--tasks", type=Path, metavar="FOLDER", help=tasks)
     add("--encoder", metavar="NAME|FOLDER", help="a model of transformers on the hub, or its folder")
-    source = "text for figure-1 on an encoder, as for `prepare pretraining`; repeat for several"
-    add("--source", action="append", metavar="SOURCE", help=source)
+    add("--source", action="append", metavar="SOURCE", help="text for figure-1, as for `prepare pretraining`")
     add_shared(parser, "--runs", default="runs/reproduce")
     add("--results", default="results", metavar="FOLDER", help="folder of results")
 
 
 def run(options: argparse.Namespace) -> str:
-    """List or measure experiments, or write their pages."""
     from ..reproduction import load_all
     from ..reproduction.page import write_pages
 

@@ -9,24 +9,20 @@ from .parsers import PRETRAINING_YAML, add_shared, positive
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the configuration and the layout of the job."""
     add = parser.add_argument
-    overrides = "hydra overrides, such as +run=n512-k256-layerwise"
-    add("overrides", nargs="*", default=[], metavar="KEY=VALUE", help=overrides)
+    add("overrides", nargs="*", default=[], metavar="KEY=VALUE", help="hydra overrides, such as +run=n512-k64")
     add("--config", default=PRETRAINING_YAML, metavar="YAML", help="YAML configuration of fairseq-hydra-train")
     add("--device", choices=("cuda", "cpu"), default="cuda", help="device to train on")
     add_shared(parser, "--runs")
-    add("--name", default="", help="name of the run folder (default: derived from the configuration and its overrides)")
+    add("--name", default="", help="name of the run folder (default: derived from configuration and overrides)")
     add("--nodes", type=positive, default=8, metavar="N", help="number of nodes")
     add("--ntasks-per-node", type=positive, default=8, metavar="P", help="processes per node, one per GPU")
     add("--dry-run", action="store_true", help="check and print the command, but write and submit nothing")
-    no_sbatch = "write and print the run folder, but submit nothing, for torchrun; see scripts/torchrun.sh"
-    add("--no-sbatch", action="store_true", help=no_sbatch)
+    add("--no-sbatch", action="store_true", help="only write and print the run folder, for scripts/torchrun.sh")
     parser.set_defaults(slurm=True)
 
 
 def run(options: argparse.Namespace) -> str:
-    """Write the run folder, and submit it."""
     from ..training.job import TrainingJob
     from ..training.run_folder import check_run_folder, write_config
     from ..training.slurm import layout, submit

@@ -128,8 +128,8 @@ CASES: list[Case] = [
         rows.tsv mlm/model.pt -> rows.tsv has only 2 rows.*--valid
         rows.tsv mlm/model.pt --text-column review -> no column review; choose from sentence, label
         rows.tsv mlm/model.pt --source glue -> --source needs a task, got rows.tsv
-        data mlm/model.pt --valid rows.tsv -> --valid has no effect on data
-        sst-2 mlm/model.pt --label-column x -> --label-column has no effect on sst-2
+        data mlm/model.pt --valid rows.tsv -> --valid needs a file of yours, got data
+        sst-2 mlm/model.pt --label-column x -> --label-column needs a file of yours, got sst-2
         sst-2 data -> data has neither a checkpoint nor .*config.json; it is prepared data
         sst-2 bad/grid -> bad/grid has neither .*; choose one of its runs, such as bad/grid/lr1e-05-batch32-seed1
         sst-2 mlm/model.pt --data task --source glue --lr nan -> --lr must .*nan
