@@ -88,9 +88,11 @@ def check_value(declaration: Field[Any], value: Any, name: str) -> None:
     elif bounds or kind in (int, float):
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
             _reject(name, "an integer" if kind is int else "a number", value)
-        if not (math.isfinite(value) and all(_BOUNDS[words](value, bound) for words, bound in bounds.items())):
+        if not math.isfinite(value):
+            _reject(name, "finite", value)
+        if not all(_BOUNDS[words](value, bound) for words, bound in bounds.items()):
             described = (f"{words.replace('_', ' ')} {bound:,}" for words, bound in bounds.items())
-            _reject(name, " and ".join(described) or "finite", value)
+            _reject(name, " and ".join(described), value)
 
 
 def _reject(name: str, allowed: str, value: Any) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Files that are complete or do not exist, and folders that belong to their inputs."""
+"""Files that are complete or do not exist, also after a power cut, and folders that belong to their inputs."""
 
 import hashlib
 import json
@@ -26,6 +26,8 @@ def open_atomic(path, mode: str = "w") -> Iterator[IO]:
     try:
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # a rename can reach the disk before what it names
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -105,6 +107,9 @@ def new_folder(path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
+        for written in filter(Path.is_file, temporary.rglob("*")):
+            with open(written) as file:
+                os.fsync(file.fileno())
         check_new_folder(path)  # another process may have written it
         os.replace(temporary, path)  # also replaces an empty folder
     finally:

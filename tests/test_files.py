@@ -1,5 +1,6 @@
 """Atomic writes, and folders that belong to their inputs."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from fairseq_linformer.files import claim, new_folder, write_lines
+from fairseq_linformer.files import claim, new_folder, open_atomic, write_lines
 
 from .forked_worker import reset_signals
 
@@ -32,6 +33,33 @@ def test_an_error_leaves_no_folder(tmp_path):
     with pytest.raises(OSError, match="^no such model$"), new_folder(tmp_path / "out"):
         raise OSError("no such model")
     assert not list(tmp_path.iterdir())
+
+
+def test_content_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    """A power cut between the two would otherwise leave an empty file with the name of a complete one."""
+    synced, named, fsync, replace = {}, [], os.fsync, os.replace
+
+    def record(descriptor):
+        stat = os.fstat(descriptor)
+        synced[stat.st_ino] = stat.st_size
+        fsync(descriptor)
+
+    def check(source, target):
+        written = [path for path in (source, *source.rglob("*")) if path.is_file()]
+        assert [synced.get(path.stat().st_ino) for path in written] == [path.stat().st_size for path in written]
+        assert written
+        named.append(target.name)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record)
+    monkeypatch.setattr(os, "replace", check)
+    with open_atomic(tmp_path / "a.txt") as file:
+        file.write("whole")
+    with new_folder(tmp_path / "out") as folder:
+        (folder / "sub").mkdir()
+        (folder / "sub/b").write_text("b")
+        (folder / "c").write_text("cc")
+    assert named == ["a.txt", "out"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

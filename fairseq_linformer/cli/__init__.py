@@ -11,8 +11,6 @@ import os
 import signal
 import sys
 import warnings
-from types import FrameType
-from typing import NoReturn
 
 from .. import __version__
 from ..training.signals import handle, hangup_signals
@@ -51,7 +49,8 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     limit_spinning()
     try:
-        with handle((signal.SIGTERM, *hangup_signals()), _exit_with):  # so that temporary files are removed
+        # So that temporary files are removed.
+        with handle((signal.SIGTERM, *hangup_signals()), lambda number, frame: sys.exit(128 + number)):
             options = build_parser().parse_args(words)
             set_logging()
             run = options.__dict__.pop("run")
@@ -88,7 +87,3 @@ def limit_spinning() -> None:
     """
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
-
-
-def _exit_with(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)

@@ -6,15 +6,12 @@ fairseq-linformer evaluate checkpoint_best.pt --perplexity data/own/shard0
 
 import argparse
 import json
-import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..data.tasks import TASKS
 from .parsers import add_shared, check_taken, check_task_or_file, positive, take
 
-if TYPE_CHECKING:
-    from ..checkpoints.identify import ModelPath
 STDOUT = "-"
 
 
@@ -71,8 +68,6 @@ def run(options: argparse.Namespace) -> str | None:
     for path in outputs:
         if path != STDOUT:
             check_new_file(path)
-    if len({*map(os.path.abspath, outputs)}) < len(outputs):
-        raise ValueError(f"--json must be a file other than --predictions, got {options.json}")
     out, model = given.pop("json", None), identify(given.pop("checkpoint"))
     if model.kind is not Kind.ONNX:
         given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
@@ -89,7 +84,7 @@ def run(options: argparse.Namespace) -> str | None:
     return None
 
 
-def _compute_perplexity(model: "ModelPath", data: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _compute_perplexity(model: Any, data: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
     from ..checkpoints.identify import Kind
     from ..evaluation.perplexity import compute_perplexity
 
@@ -106,7 +101,7 @@ def _compute_perplexity(model: "ModelPath", data: str, given: dict[str, Any]) ->
     return result, report
 
 
-def _score_rows(model: "ModelPath", name: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _score_rows(model: Any, name: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
     from ..evaluation.encoded_rows import is_prepared
     from ..evaluation.evaluate import choose_classifier, choose_reader, evaluate, format_report
     from ..evaluation.predict import predict

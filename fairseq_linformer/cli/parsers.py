@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
             options.overrides = (*options.overrides, *words)
             rest = [word for word in rest if word not in words]
         if "slurm" in options:
-            options.sbatch_options, rest = rest, []
+            options.sbatch_options, rest = [*getattr(options, "sbatch_options", []), *rest], []
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
         return options, rest
@@ -140,14 +140,9 @@ def tokenizer_files(text: str) -> TokenizerFiles:
 
 SHARED: dict[str, dict[str, Any]] = {
     "--source": dict(metavar="hub|PATH", help="hub, or a folder with the official files (default: hub)"),
-    "--valid": dict(
-        metavar="FILE",
-        help=f"validation file (default: {100 * HELD_OUT_SHARE:g} %% of the rows, by the hash of their text)",
-    ),
+    "--valid": dict(metavar="FILE", help=f"validation file (default: {100 * HELD_OUT_SHARE:g} %% of the rows)"),
     "--text-column": dict(
-        action="append",
-        metavar="COLUMN",
-        help="text; repeat for pairs (default: as in finetuning, or recognized by name)",
+        action="append", metavar="COLUMN", help="text; repeat for pairs (default: known by its name)"
     ),
     "--label-column": dict(metavar="COLUMN", help="label (default: likewise)"),
     "--regression": dict(
@@ -156,9 +151,7 @@ SHARED: dict[str, dict[str, Any]] = {
     ),
     "--head": dict(metavar="NAME", help="classification head (default: the only one)"),
     "--labels": dict(
-        type=Path,
-        metavar="FILE",
-        help="dict.txt of the labels (default: label/dict.txt next to CHECKPOINT, or in its data)",
+        type=Path, metavar="FILE", help="dict.txt of the labels (default: that of CHECKPOINT or its data)"
     ),
     "--dictionary": dict(type=Path, metavar="FILE", help="fairseq's dict.txt (default: next to CHECKPOINT)"),
     "--device": dict(type=usable_device, help="PyTorch device: cpu, cuda, cuda:1, ... (default: cuda if available)"),

@@ -155,7 +155,6 @@ CASES: list[Case] = [
         --predictions rows.tsv -> rows.tsv already exists
         --predictions p.csv -> --predictions.*p.csv
         --predictions nowhere/p.tsv -> nowhere
-        --json s.jsonl --predictions ./s.jsonl -> --json.*s.jsonl
         --max-tokens 0 -> --max-tokens.* 0
         --device tpu -> --device: must be one that PyTorch can use, such as cpu, got .tpu.
         --split test -> --split.*rows.tsv
