@@ -85,12 +85,9 @@ def _build_job(options: argparse.Namespace) -> tuple[Any, str]:
     task, source, label, data = open_task(given.pop("task"), given.pop("source", None), take(given, open_own))
     own_label = default_name(label, checkpoint.path)
     kind = "-from-scratch" * ("from_scratch" in given) + "-grid" * ("grid" in options or len(recipes) > 1)
-    job = {
-        "name": f"finetune/{own_label}{kind}",
-        "data": data or f"data/{own_label if isinstance(source, TaskFiles) else label}",
-        **take(given, FinetuningJob),
-    }
-    device = "cuda" if "slurm" in options else choose_device(Path(job["runs"], job["name"]))
-    return FinetuningJob(
-        **{"device": device, **job}, task=task, checkpoint=checkpoint, recipes=recipes, source=source
-    ), label
+    name = given.pop("name", "") or f"finetune/{own_label}{kind}"
+    data = given.pop("data", data) or f"data/{own_label if isinstance(source, TaskFiles) else label}"
+    if "device" not in given:
+        given["device"] = "cuda" if "slurm" in options else choose_device(Path(options.runs, name))
+    others = take(given, FinetuningJob)
+    return FinetuningJob(task, checkpoint, recipes, name, data, source=source, **others), label
