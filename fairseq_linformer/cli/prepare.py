@@ -11,7 +11,7 @@ from ..data.sources import MAX_SHARDS, PRESETS, VALID_SHARE
 from ..data.task_sources import open_source
 from ..data.tasks import MAX_POSITIONS, OWN, TASKS, TRUNCATIONS
 from ..files import check_data_path, check_new_folder
-from .parsers import TOKENIZER, add_command, add_shared, positive, take
+from .parsers import TOKENIZER, add_command, add_shared, positive, take, tokenizer_files
 
 PRETRAINING, SENTENCEPIECE = "pretraining", "sentencepiece"
 TEXTS = {
@@ -50,8 +50,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for kind, text in TEXTS.items():
         command = add_command(kinds, kind, text)
         command.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-        if kind != SENTENCEPIECE:
-            add_shared(command, "--tokenizer", required=True, help=TOKENIZER)
         (_add_text if kind in (PRETRAINING, SENTENCEPIECE) else _add_rows)(command, kind)
 
 
@@ -62,6 +60,11 @@ def _add_text(parser: argparse.ArgumentParser, kind: str) -> None:
         add("--vocab-size", type=positive, required=True, metavar="V", help="vocabulary size, <unk> included")
         add("--fold-case", action="store_true", help="treat uppercase letters as lowercase")
         return
+    tokenizer = parser.add_mutually_exclusive_group(required=True)
+    add_shared(tokenizer, "--tokenizer", help=TOKENIZER)
+    # Names of earlier versions, in scripts that compare token IDs with theirs.
+    names = ("--sentencepiece-model", "--wordpiece")
+    tokenizer.add_argument(*names, dest="tokenizer", type=tokenizer_files, help=argparse.SUPPRESS)
     add("--valid-share", type=float, default=VALID_SHARE, metavar="SHARE", help="share of documents for validation")
     shards = f"number of training shards, at most {MAX_SHARDS}; fairseq reads one per epoch"
     add("--shards", type=int, default=1, metavar="N", help=shards)
@@ -76,6 +79,7 @@ def _add_rows(parser: argparse.ArgumentParser, kind: str) -> None:
         add_shared(parser, "--valid", "--text-column", "--label-column", "--regression")
     else:
         add_shared(parser, "--source", default="hub")
+    add_shared(parser, "--tokenizer", required=True, help=TOKENIZER)
     n = "n, the longest input in tokens; longer rows are truncated"
     add("--max-positions", type=int, default=MAX_POSITIONS, metavar="N", help=n)
     add_shared(parser, "--truncation", default=TRUNCATIONS[0])

@@ -53,7 +53,7 @@ CASES: list[Case] = [
         "prepare pretraining",
         "",
         """
-        out --source text.txt -> required: --tokenizer
+        out --source text.txt -> --tokenizer is required
         out --source text.txt --tokenizer bad/noise.model -> noise.model
         out --source text.txt --tokenizer bad/folder -> bad/folder has no tokenizer \\(spm.model
         out --source text.txt --tokenizer text.txt -> text.txt is not a SentencePiece model
