@@ -5,7 +5,6 @@ fairseq-linformer analyze spectrum checkpoint_best.pt --source wiki.txt --out sp
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from .parsers import add_command, add_shared, positive
 
@@ -49,9 +48,10 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> str:
-    if options.analysis == "spectrum" and not 0 < (options.suggest_k or 0.5) < 1:
+    is_spectrum = options.analysis == "spectrum"
+    if is_spectrum and options.suggest_k is not None and not 0 < options.suggest_k < 1:
         raise ValueError(f"--suggest-k must be above 0 and below 1, got {options.suggest_k:g}")
-    from ..analysis.commands import draw_attention
+    from ..analysis.commands import analyze_spectrum, describe_spectrum, draw_attention
     from ..analysis.loading import load_model
     from ..analysis.sentences import Sentences
 
@@ -60,27 +60,10 @@ def run(options: argparse.Namespace) -> str:
     n = model.n if options.tokens_per_sample is None else options.tokens_per_sample
     if not 3 <= n <= model.n:  # <s>, a token, </s>
         raise ValueError(f"--tokens-per-sample must be between 3 and {model.n} for {model.name}, got {n}")
-    if options.analysis == "spectrum":
-        texts = [Sentences(source, model, n, options.sample_break_mode) for source in options.source]
-        return "\n".join(_measure(model, texts, options))
-    text = Sentences(options.source, model, n, options.sample_break_mode, short=True)
-    return "\n".join(map(str, draw_attention(model, text, options.sentence, options.out)))
-
-
-def _measure(model: Any, texts: list[Any], options: argparse.Namespace) -> list[str]:
-    from ..analysis.commands import analyze_spectrum
-
-    lines = []
-    for text, spectrum in zip(texts, analyze_spectrum(model, texts, options.num_sentences, options.out)):
-        layers = ", ".join(f"layer {i} {value:.3f}" for i, value in enumerate(spectrum.heat.mean(1), start=1))
-        lines += [
-            f"{options.out}, {text.name}: {spectrum.sentences:,} sentences of {text.n} tokens; {text.skipped:,} "
-            f"shorter (skipped), {text.truncated:,} truncated",
-            f"normalized cumulative singular value at index {spectrum.index} of {spectrum.curve.shape[-1]}, mean over "
-            f"heads: {layers}",
-        ]
-        if (share := options.suggest_k) is not None:
-            lines.append(f"for {share:g} of the sum of singular values, at n = {text.n}:")
-            suggested = spectrum.suggest_projected_dim(share)
-            lines += [f"  --sharing {sharing} --projected-dim {k}" for sharing, k in suggested.items()]
-    return lines
+    if not is_spectrum:
+        text = Sentences(options.source, model, n, options.sample_break_mode, short=True)
+        return "\n".join(map(str, draw_attention(model, text, options.sentence, options.out)))
+    texts = [Sentences(source, model, n, options.sample_break_mode) for source in options.source]
+    spectra = analyze_spectrum(model, texts, options.num_sentences, options.out)
+    described = (describe_spectrum(*each, options.suggest_k) for each in zip(texts, spectra))
+    return "\n".join(f"{options.out}, {each}" for each in described)

@@ -86,19 +86,13 @@ def run(options: argparse.Namespace) -> str | None:
 
 def _compute_perplexity(model: Any, data: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
     from ..checkpoints.identify import Kind
-    from ..evaluation.perplexity import compute_perplexity
+    from ..evaluation.perplexity import compute_perplexity, format_perplexity
 
     model.check_kind(Kind.FAIRSEQ)
     settings = take(given, compute_perplexity)
     check_taken(given, "--perplexity")
     result = compute_perplexity(model.path, data, **settings)
-    rate = result["tokens"] / max(result["seconds"], 1e-9)
-    report = (
-        f"perplexity {result['perplexity']:.2f} ({result['bits']:.4f} bits per masked token), "
-        f"accuracy {100 * result['accuracy']:.2f} %: {result['masked']:,} of {result['tokens']:,} tokens masked, "
-        f"in blocks of {result['positions']}, {rate:,.0f} tokens/s"
-    )
-    return result, report
+    return result, format_perplexity(result)
 
 
 def _score_rows(model: Any, name: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
