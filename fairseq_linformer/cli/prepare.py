@@ -34,7 +34,7 @@ TEXTS = {
     OWN: """Prepare your own task, with classes or a score. Files are TSV (without quoting) or CSV with a header, JSON
     or parquet, also compressed. `finetune FILE` does the same for its checkpoint.
 
-    fairseq-linformer prepare own data/own --train a.csv --valid b.csv --text-column text --label-column label
+    fairseq-linformer prepare own data/own --train a.csv --valid b.csv --text-column text --tokenizer spm.model
     """,
 }
 """Help texts of the kinds of data."""

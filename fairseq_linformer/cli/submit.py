@@ -10,7 +10,7 @@ from .parsers import PRETRAINING_YAML, add_shared, positive
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("overrides", nargs="*", default=[], metavar="KEY=VALUE", help="hydra overrides, such as +run=n512-k64")
+    add("overrides", nargs="*", default=[], metavar="KEY=VALUE", help="hydra overrides, such as +run=n512-roberta")
     add("--config", default=PRETRAINING_YAML, metavar="YAML", help="YAML configuration of fairseq-hydra-train")
     add("--device", choices=("cuda", "cpu"), default="cuda", help="device to train on")
     add_shared(parser, "--runs")
