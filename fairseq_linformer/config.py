@@ -29,11 +29,10 @@ PROJECTION_OPTIONS = """
     projected_dim sharing projection_init projection_lr_scale freeze_projections local_window
 """.split()
 """Options that full attention does not have."""
+ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 Dim = int | tuple[int, ...]
 """k of a layer, or of each head in it."""
-
 _ITEM = re.compile(r"(\d+(?:/\d+)*)(?:x([1-9]\d*))?")
-ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 
 
 def setting(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
@@ -319,7 +318,7 @@ def parse_projected_dim(value: Any, layers: int, heads: int) -> list[Dim]:
     if len(entries) == 1:
         entries = entries * layers
     if len(entries) != layers:
-        raise ValueError(f"projected_dim must be one number or one for each of {layers} layers, got {value!r}")
+        _reject("projected_dim", f"one number or one for each of {layers} layers", value)
     for entry in entries:
         if len(entry) not in (1, heads):
             raise ValueError(f"projected_dim must have one number or one for each of {heads} heads, got {value!r}")
