@@ -269,7 +269,8 @@ class LinformerConfig:
         dims = self.projected_dims
         every_k = [k for dim in dims for k in ((dim,) if isinstance(dim, int) else dim)]
         if not 1 <= min(every_k) <= max(every_k) <= self.max_positions:
-            _reject("projected_dim", f"between 1 and max_positions ({self.max_positions})", self.projected_dim)
+            allowed = f"between 1 and max_positions ({self.max_positions})"
+            raise ValueError(f"projected_dim must be {allowed}, got {self.projected_dim}")
         if self.has_single_projection and len(set(dims)) > 1:
             _reject("projected_dim", f"one number with sharing {self.sharing!r}", self.projected_dim)
         if self.sharing != "none" and not all(isinstance(dim, int) for dim in dims):
