@@ -94,3 +94,9 @@ def test_a_misspelled_word_is_answered_with_the_one_meant(words, meant, capsys):
     assert end.value.code == 2
     expected = rf"fairseq-linformer.*: error: .*did you mean {meant}\?\)?; see fairseq-linformer.* --help\n"
     assert re.fullmatch(expected, capsys.readouterr().err)
+
+
+def test_overrides_and_options_of_sbatch_may_stand_anywhere():
+    options = build_parser().parse_args("submit +run=tiny --nodes 2 ~a --time=3 b=1 --runs here".split())
+    assert options.overrides == ("+run=tiny", "~a", "b=1") and options.sbatch_options == ["--time=3"]
+    assert (options.nodes, options.runs) == (2, "here")
