@@ -58,7 +58,7 @@ def merge_provenance(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Any
     """``commit``, ``hardware``, ``versions`` and the last ``date``; different values are joined by semicolons."""
     merged = {name: merge_values([each[name] for each in measurements]) for name in ("hardware", "versions")}
     commits = [each["commit"] for each in measurements if each["commit"]]
-    return {**merged, "date": max(each["date"] for each in measurements), "commit": _join(commits)}
+    return {**merged, "date": max(each["date"] for each in measurements), "commit": "; ".join(dict.fromkeys(commits))}
 
 
 def merge_values(dicts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -67,16 +67,12 @@ def merge_values(dicts: list[dict[str, Any]]) -> dict[str, Any]:
     >>> merge_values([{"processor": "A", "cores": 2}, {"processor": "B", "cores": 2}])
     {'processor': 'A; B', 'cores': 2}
     """
-    merged = {}
-    for name in dict.fromkeys(name for one in dicts for name in one):
-        values = [one[name] for one in dicts if name in one]
-        merged[name] = values[0] if all(value == values[0] for value in values) else _join(values)
-    return merged
+    names = dict.fromkeys(name for one in dicts for name in one)
+    return {name: _merge([one[name] for one in dicts if name in one]) for name in names}
 
 
-def _join(values) -> str:
-    """Join the distinct values, in order."""
-    return "; ".join(dict.fromkeys(map(str, values)))
+def _merge(values: list[Any]) -> Any:
+    return values[0] if all(value == values[0] for value in values) else "; ".join(dict.fromkeys(map(str, values)))
 
 
 def hardware() -> dict[str, Any]:
