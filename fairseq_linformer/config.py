@@ -10,11 +10,11 @@ of ``fairseq-train`` and ``fairseq-hydra-train`` (``models/options.py``) and the
 
 import math
 import operator
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, InitVar, dataclass, field, fields
-from typing import Any
-
-from .projected_dim import Dim, parse_projected_dim
+from itertools import groupby
+from typing import Any, NoReturn
 
 SHARING = ("none", "headwise", "key-value", "layerwise")
 PROJECTIONS = ("linear", "mean-pool", "max-pool", "conv", "random")
@@ -39,6 +39,9 @@ PROJECTION_OPTIONS = """
 """.split()
 """Options that full attention does not have."""
 ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
+Dim = int | tuple[int, ...]
+"""k of a layer, or of each head in it."""
+_ITEM = re.compile(r"(\d+(?:/\d+)*)(?:x([1-9]\d*))?")
 
 
 def setting(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
@@ -63,15 +66,6 @@ LAYERS_LIMIT = 1 << 10
 """Largest number of layers, so that a foreign configuration cannot make loading take hours."""
 
 
-def check_epsilon(value: Any, name: str) -> None:
-    """Raise ValueError unless an epsilon of layer norms is allowed.
-
-    Args:
-        name: name of the option in the message.
-    """
-    check_value(LinformerConfig.__dataclass_fields__["layer_norm_eps"], value, name)
-
-
 def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = None) -> None:
     """Check values against the limits of the fields.
 
@@ -93,20 +87,24 @@ def check_value(declaration: Field[Any], value: Any, name: str) -> None:
     """Check a value against the limits of its field; see ``check_values``."""
     limits, kind = declaration.metadata, declaration.type
     bounds = {words: limits[words] for words in _BOUNDS if words in limits}
-    allowed = None
     if choices := limits.get("choices"):
-        allowed = None if value in choices else f"one of {', '.join(map(str, choices))}"
+        if value not in choices:
+            _reject(name, f"one of {', '.join(map(str, choices))}", value)
     elif kind is bool:
-        allowed = None if isinstance(value, bool) else "true or false"
+        if not isinstance(value, bool):
+            _reject(name, "true or false", value)
     elif bounds or kind in (int, float):
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
-            allowed = "an integer" if kind is int else "a number"
-        elif not math.isfinite(value):
-            allowed = "finite"
-        elif not all(_BOUNDS[words](value, bound) for words, bound in bounds.items()):
-            allowed = " and ".join(f"{words.replace('_', ' ')} {bound:,}" for words, bound in bounds.items())
-    if allowed:
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+            _reject(name, "an integer" if kind is int else "a number", value)
+        if not math.isfinite(value):
+            _reject(name, "finite", value)
+        if not all(_BOUNDS[words](value, bound) for words, bound in bounds.items()):
+            described = (f"{words.replace('_', ' ')} {bound:,}" for words, bound in bounds.items())
+            _reject(name, " and ".join(described), value)
+
+
+def _reject(name: str, allowed: str, value: Any) -> NoReturn:
+    raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
 _BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
@@ -137,7 +135,7 @@ class LinformerConfig:
         "256x4,128x8, or with --sharing none one per head as in 128/64/64/32x2,64x10 (default: the architecture's)",
         deferred=True,
     )
-    """Rows of E and F, 1 <= k <= n; see ``projected_dim.py``. The default is 256."""
+    """Rows of E and F, 1 <= k <= n; see ``parse_projected_dim``. The default is 256."""
     sharing: str | None = setting(
         None,
         "parameter sharing of E and F: none (E and F per head), headwise (E and F per layer), key-value (one E = F per "
@@ -236,16 +234,17 @@ class LinformerConfig:
             heads, width = (names.get(name, name) for name in ("attention_heads", "embed_dim"))
             raise ValueError(f"{heads} must divide {width} ({self.embed_dim}), got {self.attention_heads}")
         if not 0 <= self.padding_idx < self.vocab_size:
-            raise ValueError(
-                f"padding_idx must be a token ID between 0 and {self.vocab_size - 1}, got {self.padding_idx}"
-            )
+            _reject("padding_idx", f"a token ID between 0 and {self.vocab_size - 1}", self.padding_idx)
         if self.offload_activations:
             self.checkpoint_activations = True
         if self.projection == "none":
-            self._check_full_attention()
+            for name in PROJECTION_OPTIONS:
+                if value := getattr(self, name):
+                    _reject(name, "unset with projection 'none', which has no E and F", value)
             return
         self.projected_dim = 256 if self.projected_dim is None else self.projected_dim
         self.sharing = self.sharing or "headwise"
+        self._check_projected_dim()
         self._check_projections()
 
     @property
@@ -270,45 +269,32 @@ class LinformerConfig:
         """``projection_init`` or its default, of learned projections."""
         return self.projection_init or str(default_init(self.projection, self.sharing))
 
-    def _check_full_attention(self) -> None:
-        for name in PROJECTION_OPTIONS:
-            if value := getattr(self, name):
-                raise ValueError(f"{name} must be unset with projection 'none', which has no E and F, got {value!r}")
-
-    def _check_projections(self) -> None:
+    def _check_projected_dim(self) -> None:
         dims = self.projected_dims
         every_k = [k for dim in dims for k in ((dim,) if isinstance(dim, int) else dim)]
         if not 1 <= min(every_k) <= max(every_k) <= self.max_positions:
-            raise ValueError(
-                f"projected_dim must be between 1 and max_positions ({self.max_positions}), got {self.projected_dim}"
-            )
-        differ_in_heads = not all(isinstance(dim, int) for dim in dims)
-        if (differ_in_heads and self.sharing != "none") or (len(set(dims)) > 1 and self.has_single_projection):
-            allowed = "one number" if self.has_single_projection else "one number per layer"
-            raise ValueError(
-                f"projected_dim must be {allowed} with sharing {self.sharing!r}, got {self.projected_dim!r}"
-            )
-        # A single E cannot be shifted in every second layer.
+            allowed = f"between 1 and max_positions ({self.max_positions})"
+            raise ValueError(f"projected_dim must be {allowed}, got {self.projected_dim}")
+        if self.has_single_projection and len(set(dims)) > 1:
+            _reject("projected_dim", f"one number with sharing {self.sharing!r}", self.projected_dim)
+        if self.sharing != "none" and not all(isinstance(dim, int) for dim in dims):
+            _reject("projected_dim", f"one number per layer with sharing {self.sharing!r}", self.projected_dim)
+
+    def _check_projections(self) -> None:
         inits = PROJECTION_INITS.get(self.projection, ())
-        if self.sharing == "layerwise":
+        if self.sharing == "layerwise":  # a single E cannot be shifted in every second layer
             inits = tuple(init for init in inits if init != "staggered")
         if self.projection_init is not None and self.projection_init not in inits:
             allowed = f"one of {', '.join(inits)}" if inits else "unset"
-            raise ValueError(
-                f"projection_init must be {allowed} with projection "
-                f"{self.projection!r} and sharing {self.sharing!r}, got {self.projection_init!r}"
-            )
+            with_these = f"with projection {self.projection!r} and sharing {self.sharing!r}"
+            _reject("projection_init", f"{allowed} {with_these}", self.projection_init)
         if self.local_window >= self.max_positions:
-            raise ValueError(
-                f"local_window must be less than max_positions ({self.max_positions}), got {self.local_window}"
-            )
+            _reject("local_window", f"less than max_positions ({self.max_positions})", self.local_window)
         is_trained = self.projection in PROJECTION_INITS and not self.freeze_projections
         if self.projection_lr_scale is not None and not is_trained:
             reason = "freeze_projections" if self.freeze_projections else f"projection {self.projection!r}"
-            raise ValueError(
-                f"projection_lr_scale must be unset with {reason}, which does not train E and F, got "
-                f"{self.projection_lr_scale}"
-            )
+            allowed = f"unset with {reason}, which does not train E and F"
+            _reject("projection_lr_scale", allowed, self.projection_lr_scale)
 
 
 @dataclass
@@ -319,3 +305,55 @@ class HeadConfig:
     pooler_dropout: float = setting(
         0.0, "dropout probability in the masked_lm pooler layers", **PROBABILITY, transformers="classifier_dropout"
     )
+
+
+def parse_projected_dim(value: Any, layers: int, heads: int) -> list[Dim]:
+    """Parse k of each layer; an integer if all heads of the layer have the same k.
+
+        256                     the same in all layers and heads
+        256x4,128x8             256 in the first four layers, 128 in the other eight
+        128/128/64/64x2,64x10   in the first two layers 128 in two heads and 64 in two, then 64
+        [256, 256, 128]         one per layer, in YAML or Python
+        [[128, 64], [64, 64]]   one per head and layer
+
+    Raises:
+        ValueError: the notation is invalid, or does not have one entry per layer or head.
+    """
+    entries = _parse_entries(value, layers + 1)
+    if len(entries) == 1:
+        entries = entries * layers
+    if len(entries) != layers:
+        _reject("projected_dim", f"one number or one for each of {layers} layers", value)
+    for entry in entries:
+        if len(entry) not in (1, heads):
+            raise ValueError(f"projected_dim must have one number or one for each of {heads} heads, got {value!r}")
+    return [entry[0] if len(set(entry)) == 1 else tuple(entry) for entry in entries]
+
+
+def _parse_entries(value: Any, limit: int) -> list[list[int]]:
+    """The numbers of each entry, which is repeated at most ``limit`` times."""
+    if isinstance(value, str):
+        items = [match for item in value.split(",") if (match := _ITEM.fullmatch(item.strip()))]
+        if len(items) == value.count(",") + 1:
+            repeated = [item for item in items for _ in range(min(int(item[2] or 1), limit))]
+            return [[int(k) for k in item[1].split("/")] for item in repeated]
+    elif _is_count(value):
+        return [[value]]
+    elif isinstance(value, Sequence) and value:
+        entries = [list(e) if isinstance(e, Sequence) and not isinstance(e, str) else [e] for e in value]
+        if all(entry and all(map(_is_count, entry)) for entry in entries):
+            return entries
+    _reject("projected_dim", "a number, a list of numbers or a string such as '256x4,128x8'", value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def format_projected_dim(dims: Sequence[Dim]) -> int | str:
+    """The shortest notation for k of each layer; ``parse_projected_dim`` inverts it."""
+    runs = [(k, len(list(run))) for k, run in groupby(dims)]
+    if len(runs) == 1 and isinstance(runs[0][0], int):
+        return runs[0][0]
+    items = [(str(k) if isinstance(k, int) else "/".join(map(str, k)), count) for k, count in runs]
+    return ",".join(item if count == 1 else f"{item}x{count}" for item, count in items)

@@ -31,11 +31,3 @@ def only_errors(*names: str) -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels):
             logger.setLevel(level)
-
-
-def silence_transformers() -> None:
-    """Turn off the warnings and progress bars of transformers; callers check missing weights themselves."""
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()

@@ -19,7 +19,7 @@ def parse_line(line: str) -> tuple[str, dict[str, float]] | None:
         return None
     try:
         return found[1], {name: float(value) for name, value in json.loads(found[2]).items() if value is not None}
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError):
         return None
 
 

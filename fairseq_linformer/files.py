@@ -1,6 +1,5 @@
-"""Atomic and durable writes: a file or folder is complete or does not exist, also after a power cut."""
+"""Files that are complete or do not exist, also after a power cut, and folders that belong to their inputs."""
 
-import errno
 import hashlib
 import json
 import os
@@ -19,32 +18,19 @@ def open_atomic(path, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file next to ``path`` for writing, and rename it to ``path`` at the end.
 
     If the block raises or the process dies, ``path`` is unchanged. Missing parent folders are created. Text (mode
-    ``"w"``, not ``"wb"``) is UTF-8 with ``\\n`` line endings on every platform.
-
-    Raises:
-        OSError: a folder cannot be created, or the file cannot be written.
+    ``"w"``, not ``"wb"``) is UTF-8.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
-    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
-        with open(temporary, mode, **text) as file:
+        with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # a rename can reach the disk before what it names
         os.replace(temporary, path)
-    except OSError as error:
-        _add_path(error, path)
-        raise
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _add_path(error: OSError, path: Path) -> None:
-    """Name the file in the system's errors that do not, as that of a full disk."""
-    if error.errno and error.filename is None:
-        error.filename = str(path)
 
 
 def temporary_path(path: Path) -> Path:
@@ -59,19 +45,11 @@ def sha256(path) -> str:
 
 
 def read_json(path) -> Any:
-    """Read a JSON file; ValueError if it is invalid, or nested deeper than Python allows."""
+    """Read a JSON file; ValueError if it is invalid."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError(f"{path} is nested too deeply") from None
-    except ValueError as error:  # not JSON, or not UTF-8
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
         raise ValueError(f"{path} is not JSON: {error}") from None
-
-
-def is_read_error(error: Exception) -> bool:
-    """Whether a file could not be read, rather than that its content is damaged, which makes libraries seek to places
-    that do not exist (EINVAL)."""
-    return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
 
 
 def fingerprint(content: Any) -> str:
@@ -109,26 +87,18 @@ def claim(folder, inputs: Mapping[str, Any]) -> None:
 
 
 def check_same(folder, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise ValueError if a folder was made from other inputs than those of now; the message names those that differ,
-    at most three."""
+    """Raise ValueError if a folder was made from other inputs than those of now."""
     differing = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     if differing:
-        words = [f"{key} must be {before.get(key)}, got {now.get(key)}" for key in differing[:3]]
-        words += [f"and {len(differing) - 3} more"] if len(differing) > 3 else []
-        raise ValueError(
-            f"{folder} was made from other inputs: {'; '.join(words)}; choose another folder, or move it away"
-        )
+        words = "; ".join(f"{key} must be {before.get(key)}, got {now.get(key)}" for key in differing)
+        raise ValueError(f"{folder} was made from other inputs: {words}; choose another folder, or move it away")
 
 
 @contextmanager
 def new_folder(path) -> Iterator[Path]:
-    """Create a temporary folder next to ``path``, and rename it to ``path`` at the end.
+    """Create a temporary folder next to ``path``, a new or empty folder, and rename it to ``path`` at the end.
 
     If the block raises, the folder is removed. Missing parent folders are created.
-
-    Raises:
-        ValueError: ``path`` exists and is not an empty folder.
-        OSError: it cannot be written.
     """
     path = Path(path).absolute()
     check_new_folder(path)
@@ -137,23 +107,13 @@ def new_folder(path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
-        for written in (*temporary.rglob("*"), temporary):  # a rename can reach the disk before what it names
-            _flush_to_disk(written)
+        for written in filter(Path.is_file, temporary.rglob("*")):
+            with open(written) as file:
+                os.fsync(file.fileno())
         check_new_folder(path)  # another process may have written it
         os.replace(temporary, path)  # also replaces an empty folder
-    except OSError as error:
-        _add_path(error, path)
-        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _flush_to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def check_can_be_written(folder) -> None:

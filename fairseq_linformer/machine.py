@@ -3,8 +3,10 @@
 import datetime
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,6 +14,9 @@ from typing import Any
 
 DIRTY = "-dirty"
 """The end of a commit with uncommitted changes."""
+PACKAGES = """
+    torch fairseq-fixed numpy sentencepiece transformers onnx onnxscript onnxruntime linformer linformer-pytorch triton
+""".split()
 
 
 def current_commit() -> str:
@@ -53,7 +58,7 @@ def merge_provenance(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Any
     """``commit``, ``hardware``, ``versions`` and the last ``date``; different values are joined by semicolons."""
     merged = {name: merge_values([each[name] for each in measurements]) for name in ("hardware", "versions")}
     commits = [each["commit"] for each in measurements if each["commit"]]
-    return {**merged, "date": max(each["date"] for each in measurements), "commit": _join(commits)}
+    return {**merged, "date": max(each["date"] for each in measurements), "commit": "; ".join(dict.fromkeys(commits))}
 
 
 def merge_values(dicts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -62,53 +67,31 @@ def merge_values(dicts: list[dict[str, Any]]) -> dict[str, Any]:
     >>> merge_values([{"processor": "A", "cores": 2}, {"processor": "B", "cores": 2}])
     {'processor': 'A; B', 'cores': 2}
     """
-    merged = {}
-    for name in dict.fromkeys(name for one in dicts for name in one):
-        values = [one[name] for one in dicts if name in one]
-        merged[name] = values[0] if all(value == values[0] for value in values) else _join(values)
-    return merged
+    names = dict.fromkeys(name for one in dicts for name in one)
+    return {name: _merge([one[name] for one in dicts if name in one]) for name in names}
 
 
-def _join(values) -> str:
-    """Join the distinct values, in order."""
-    return "; ".join(dict.fromkeys(map(str, values)))
+def _merge(values: list[Any]) -> Any:
+    return values[0] if all(value == values[0] for value in values) else "; ".join(dict.fromkeys(map(str, values)))
 
 
 def hardware() -> dict[str, Any]:
     """Processor, cores, memory and accelerators of this machine."""
     import torch
 
-    model = platform.processor() or platform.machine()
-    cpuinfo, meminfo = Path("/proc/cpuinfo"), Path("/proc/meminfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text().splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
-    result: dict[str, Any] = {"processor": model, "cores": os.cpu_count()}
-    if meminfo.exists():
-        result["memory_gib"] = round(int(meminfo.read_text().split()[1]) / 2**20)
-    result["accelerators"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return result
-
-
-def process_bytes(field: str, pid: int | str = "self") -> int | None:
-    """A size of a process from the kernel, as ``VmHWM``, the peak, which psutil lacks on Linux.
-
-    None if the process has ended, or on another system.
-    """
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return None
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), None)
+    names = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return {
+        "processor": names[0] if names else platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30),
+        "accelerators": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    }
 
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that measurements depend on."""
     found = {"python": platform.python_version()}
-    peers, onnx = ("linformer", "linformer-pytorch"), ("onnx", "onnxscript", "onnxruntime")
-    for name in ("torch", "fairseq-fixed", "numpy", "sentencepiece", "transformers", *onnx, *peers, "triton"):
-        try:
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found

@@ -17,15 +17,3 @@ def _folder(name: str) -> Path:
 
 CONFIGS = _folder("configs")
 SCRIPTS = _folder("scripts")
-FOLDERS = {"plugin": PLUGIN, "configs": CONFIGS, "scripts": SCRIPTS}
-"""Folders that ``fairseq-linformer path`` prints."""
-
-
-def find_config(path: str | Path) -> Path:
-    """``path`` if it exists, else the file of that name in the package's ``configs``.
-
-    >>> find_config("configs/pretrain/base.yaml").is_file()  # in any folder
-    True
-    """
-    path = Path(path)
-    return CONFIGS.parent / path if path.parts[:1] == ("configs",) and not path.exists() else path

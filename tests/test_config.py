@@ -5,9 +5,8 @@ from dataclasses import fields
 
 import pytest
 
-from fairseq_linformer.config import HeadConfig, LinformerConfig
+from fairseq_linformer.config import HeadConfig, LinformerConfig, format_projected_dim, parse_projected_dim
 from fairseq_linformer.models import LinformerRobertaConfig
-from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_linformer.cli import build_parser, main
+from fairseq_linformer.cli import build_parser, main, parsers
 
 from .checkpoints.encoders import save_encoder
 from .data import task_files as files
@@ -29,7 +29,7 @@ def blocks(text: str, language: str) -> list[str]:
 def read_commands(page: Path):
     """Yield the ``fairseq-linformer`` commands on a page, with continued lines joined, and those in ``$(...)``."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = re.findall(r"^(?: {4})?(?:.*\| )?fairseq-linformer (.*)$", text, re.MULTILINE)
+    lines = re.findall(r"^(?: {4})?(?:.*\| )?fairseq-linformer ([^;\n]*)", text, re.MULTILINE)
     for line in [*lines, *re.findall(r"\$\(fairseq-linformer\s([^)]*)\)", text)]:
         yield shlex.split(
             line.replace("...", "--source x --tokenizer y" if line.startswith("prepare pretraining") else ""),
@@ -38,14 +38,13 @@ def read_commands(page: Path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_parse(page, capsys):
+def test_commands_parse(page, capsys, monkeypatch):
+    monkeypatch.setattr(parsers, "open_tokenizer_files", str)  # which need not exist
     for words in read_commands(page):
         try:
-            options, more = build_parser().parse_known_args(words)
+            build_parser().parse_args(words)
         except SystemExit:
             pytest.fail(f"{shlex.join(words)}: {capsys.readouterr().err}")
-        for_sbatch = words[0] == "submit" or (words[0] == "finetune" and options.slurm)  # which takes --OPTION=VALUE
-        assert not [word for word in more if word.startswith("-") and not (for_sbatch and "=" in word)], words
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)

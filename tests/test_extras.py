@@ -83,7 +83,7 @@ def test_the_module_needs_pytorch_alone(run):
 
 
 MISSING = {
-    "prepare pretraining out --tokenizer gpt2 --source rows.tsv": "text",
+    "prepare pretraining out --tokenizer rows.tsv --source rows.tsv": "text",
     "evaluate model rows.tsv": "evaluate",
     "export model out": "huggingface",
     "finetune rows.tsv model.pt": "train",

@@ -45,7 +45,7 @@ def test_results(disk):
     path = disk / "figure_9/cpu.json"
     write(result("a"), path)
     before, filler = contents(disk), fill(disk)
-    with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/figure_9/cpu.json'"):
+    with pytest.raises(OSError, match=NO_SPACE):
         write(result("b"), path)
     assert contents(disk) == before
     filler.unlink()

@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fairseq_linformer.benchmark.timing import process_bytes
 from fairseq_linformer.data.sentencepiece_model import train_model
-from fairseq_linformer.machine import process_bytes
 
 from .evaluation.labeled_rows import NAMES
 

@@ -5,6 +5,8 @@ count; those for type checkers only do not.
 """
 
 import ast
+import subprocess
+import sys
 from graphlib import TopologicalSorter
 from importlib.util import resolve_name
 from pathlib import Path
@@ -143,6 +145,12 @@ def test_no_import_cycles():
         edges[path] = paths.keys() & (names | {name.rpartition(".")[0] for name in names})
         edges[path] -= {path, path.rpartition(".")[0], PACKAGE.name}  # ``from . import name`` imports the file ``name``
     TopologicalSorter(edges).prepare()  # raises CycleError
+
+
+def test_the_plugin_loads_few_modules():
+    script = "import sys, fairseq_linformer.models; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
+    assert len([name for name in loaded if name.partition(".")[0] == PACKAGE.name]) <= 30
 
 
 @pytest.mark.slow

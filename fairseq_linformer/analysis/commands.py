@@ -51,6 +51,22 @@ def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: 
     return spectra
 
 
+def describe_spectrum(text: Sentences, spectrum: Spectrum, share: float | None = None) -> str:
+    """The text and its spectrum in words, and the k that keep a share of the sum of singular values."""
+    layers = ", ".join(f"layer {i} {value:.3f}" for i, value in enumerate(spectrum.heat.mean(1), start=1))
+    lines = [
+        f"{text.name}: {spectrum.sentences:,} sentences of {text.n} tokens; {text.skipped:,} shorter (skipped), "
+        f"{text.truncated:,} truncated",
+        f"normalized cumulative singular value at index {spectrum.index} of {spectrum.curve.shape[-1]}, mean over "
+        f"heads: {layers}",
+    ]
+    if share is not None:
+        lines.append(f"for {share:g} of the sum of singular values, at n = {text.n}:")
+        suggested = spectrum.suggest_projected_dim(share)
+        lines += [f"  --sharing {sharing} --projected-dim {k}" for sharing, k in suggested.items()]
+    return "\n".join(lines)
+
+
 def draw_attention(model: AttentionModel, text: Sentences, numbers: Sequence[int], out: Path) -> list[Path]:
     """Draw the attention maps of sentences, counted from 1, all layers and heads, to ``out/sentence-N.png``."""
     sentences = list(islice(text, max(numbers)))

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..config import Dim, format_projected_dim
 from ..files import open_atomic
 from ..progress import progress_bar
-from ..projected_dim import Dim, format_projected_dim
 from .attention_model import AttentionModel
 
 _SAVE_INTERVAL = 30.0

@@ -18,12 +18,11 @@ import torch
 from ..data.binarized import BinarizedWriter, token_dtype
 from ..data.tokenizer_files import DICTIONARY
 from ..fairseq_log import read_split
-from ..machine import process_bytes
 from ..resources import PLUGIN
 from .measure import Setup
 from .models import authors_folder, compression
 from .rows import HEAD_DIM, Case, Row, lost_rows, pairs_with_others, ratio, repeated
-from .timing import alternate
+from .timing import alternate, process_bytes
 
 SAMPLE_INTERVAL = 0.01
 """Seconds between readings of a process's peak memory."""

@@ -13,8 +13,6 @@ from typing import TypeVar
 
 import torch
 
-from ..machine import process_bytes
-
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -82,6 +80,18 @@ def time_interleaved(
 def is_out_of_memory(error: Exception) -> bool:
     """Whether PyTorch could not allocate memory, on a GPU or on a CPU."""
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
+
+
+def process_bytes(field: str, pid: int | str = "self") -> int | None:
+    """A size of a process from the kernel, as ``VmHWM``, the peak, which psutil lacks on Linux.
+
+    None if the process has ended, or on another system.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), None)
 
 
 def free_memory() -> int:

@@ -3,12 +3,25 @@
 OUT/model.pt   the checkpoint, with dictionary and tokenizer next to it if the input has them
 """
 
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
+from ..data.tokenizer_files import DICTIONARY
 from ..files import check_can_be_written, check_new_folder, new_folder
+from ..models.options import ARCHITECTURES, COMPARED, LinformerRobertaConfig
 from ..models.state_dicts import max_positions, upgrade_names
-from .files import MODULES_FOLDER, Files, find_companions, read_checkpoint, read_companions, write_model
-from .identify import Kind, ModelPath, identify
+from .files import (
+    MODULES_FOLDER,
+    Files,
+    find_companions,
+    get_cfg_section,
+    read_checkpoint,
+    read_companions,
+    write_model,
+)
+from .identify import MODEL, Kind, ModelPath, identify
 from .sentence_transformers import ENCODER, set_length
 from .to_linformer import from_authors, is_linformer, resize, to_linformer
 
@@ -81,3 +94,29 @@ def change_model(checkpoint: dict[str, Any], arch: str | None = None, **options:
     if options:
         raise ValueError(f"--{next(iter(options)).replace('_', '-')} has no effect with {kind}")
     return checkpoint if n is None else resize(checkpoint, n)
+
+
+def describe(checkpoint: dict[str, Any], old_n: int, folder: Path) -> Iterator[str]:
+    """Lines on what ``convert`` wrote to a folder."""
+    model = get_cfg_section(checkpoint, "model")
+    n = model["max_positions"]
+    sizes = {"n": n, "k": model.get("projected_dim"), "local window": model.get("local_window")}
+    yield f"{folder / MODEL}: " + ", ".join(f"{name} = {value}" for name, value in sizes.items() if value is not None)
+    if n > old_n:
+        yield f"positions {old_n + 1} to {n} start as copies of positions 1 to {old_n}; train them"
+    if not (folder / DICTIONARY).is_file():
+        yield "without dict.txt and tokenizer, since INPUT has no dict.txt; --dictionary FILE adds both"
+    if checkpoint.get("provenance", {}).get("imported", {}).get("lm_head", "imported") != "imported":
+        yield "the encoder has no masked LM head; that of the checkpoint is new and untrained"
+    yield f"fairseq-train: {' '.join(_training_options(model))}"
+
+
+def _training_options(model: dict[str, Any]) -> Iterator[str]:
+    """The options of ``fairseq-train`` for a model: its architecture, and what that does not imply."""
+    arch = model.get("_name") or model.get("arch")
+    yield f"--arch {arch}"
+    implied = {field.name: field.default for field in fields(LinformerRobertaConfig)} | ARCHITECTURES.get(str(arch), {})
+    for name in COMPARED:
+        value, default = model.get(name), implied.get(name)
+        if value not in (None, False, getattr(default, "value", default)):
+            yield f"--{name.replace('_', '-')}" + f" {value}" * (value is not True)

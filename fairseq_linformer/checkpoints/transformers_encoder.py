@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..config import check_epsilon
+from ..config import LinformerConfig, check_value
 from ..models.distillation import NEW_LM_HEAD
 from ..models.options import BERT_EPSILON
 from ..models.state_dicts import EMBEDDINGS, ENCODER, OUTPUT_BIAS, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
@@ -179,7 +179,8 @@ def _check_type(name: str, config: Any) -> None:
     ):
         if value not in allowed:
             raise ValueError(f"{option} of {name} must be {' or '.join(map(str, allowed))}, got {value!r}")
-    check_epsilon(getattr(config, "layer_norm_eps", BERT_EPSILON), f"layer_norm_eps of {name}")
+    declared = LinformerConfig.__dataclass_fields__["layer_norm_eps"]
+    check_value(declared, getattr(config, "layer_norm_eps", BERT_EPSILON), f"layer_norm_eps of {name}")
 
 
 def _to_fairseq(prefix: str, weights: dict[str, Tensor], config: Any) -> dict[str, Tensor]:

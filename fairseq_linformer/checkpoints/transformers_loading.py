@@ -9,7 +9,6 @@ from typing import Any
 from torch import nn
 
 from ..config import LAYERS_LIMIT
-from ..errors import silence_transformers
 from ..files import fingerprint, read_json, sha256
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -142,3 +141,11 @@ def _read_weight_files(index: Path) -> list[str]:
         if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".safetensors"):
             raise ValueError(f"{index} must name safetensors files next to it, got {name!r}")
     return names
+
+
+def silence_transformers() -> None:
+    """Turn off the warnings and progress bars of transformers; callers check missing weights themselves."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()

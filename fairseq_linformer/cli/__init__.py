@@ -1,39 +1,42 @@
-"""``fairseq-linformer COMMAND``. The module of a command parses its options, calls one function and prints."""
+"""``fairseq-linformer COMMAND``.
 
-import argparse
-import io
+Each command is a module, whose docstring is the help text:
+
+    add_options(parser)   adds its options
+    run(options)          calls a function, and returns what is printed; ``options`` has those given, and defaults
+"""
+
 import logging
 import os
 import signal
 import sys
 import warnings
-from types import FrameType
-from typing import NoReturn
 
 from .. import __version__
-from ..signals import handle, hangup_signals
+from ..training.signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, export, finetune, linearize, path, plan, prepare, reproduce, submit
 from .extras import NAME, install_command
-from .parsers import HelpFormatter, Parser
+from .parsers import Parser, add_command
 
 COMMANDS = (prepare, convert, linearize, finetune, evaluate, export, plan, submit, analyze, benchmark, reproduce, path)
 SPIN_COUNT = "1000"
 """Spins of a waiting OpenMP thread before it sleeps, which take microseconds; GNU OpenMP's default is 300,000."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Build the parser with all commands."""
     parser = Parser(
         prog=NAME,
         description="Prepare data, plan, launch, finetune, evaluate, convert and benchmark Linformers. Pretraining "
         "itself is fairseq-train or fairseq-hydra-train with this plugin.",
         epilog=f"examples:\n  {NAME} evaluate checkpoint_best.pt data/sst-2\n  {NAME} evaluate --help",
-        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(commands)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for module in COMMANDS:
+        command = add_command(commands, module.__name__.rpartition(".")[2], str(module.__doc__))
+        command.set_defaults(run=module.run)
+        module.add_options(command)
     return parser
 
 
@@ -44,10 +47,15 @@ def main(arguments: list[str] | None = None) -> None:
     shows its traceback.
     """
     words = sys.argv[1:] if arguments is None else arguments
+    limit_spinning()
     try:
-        parser = build_parser()
-        with handle((signal.SIGTERM, *hangup_signals()), _exit_with):  # so that temporary files are removed
-            _run(parser, words)
+        # So that temporary files are removed.
+        with handle((signal.SIGTERM, *hangup_signals()), lambda number, frame: sys.exit(128 + number)):
+            options = build_parser().parse_args(words)
+            set_logging()
+            run = options.__dict__.pop("run")
+            if text := run(options):
+                print(text)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of standard output has closed it
@@ -62,28 +70,13 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
 
 
-def _run(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
-    limit_spinning()  # before --device is checked with PyTorch
-    options, rest = parser.parse_known_args(arguments)
-    if "overrides" in options:  # argparse collects only those before the first option
-        options.overrides += [word for word in rest if not word.startswith("-")]
-        rest = [word for word in rest if word.startswith("-")]
-    words = [word for word in (*rest, *getattr(options, "overrides", ())) if not ("=" in word or word[0] in "-~")]
-    if words and getattr(options, "text_column", None):
-        options.parser.error(f"--text-column takes one column; repeat it: --text-column {words[0]}")
-    options.sbatch_options = rest if getattr(options, "slurm", False) else []
-    if rest and not options.sbatch_options:
-        options.parser.error(f"unrecognized arguments: {' '.join(' '.join(rest).splitlines())}")
+def set_logging() -> None:
+    """Leave out what is not for users of the command: fairseq configures the root logger to print everything, and
+    without a network each request to the hub would log 20 lines about its retries before the error."""
     warnings.filterwarnings("ignore", "'pin_memory' argument")  # that fairseq sets, also on a CPU
-    # fairseq configures the root logger to print everything.
     logging.basicConfig()
     logging.getLogger().setLevel(logging.WARNING)
-    # Without a network, each request would log 20 lines about its retries before the error.
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid Unicode
-    if text := options.run(options):
-        print(text)
 
 
 def limit_spinning() -> None:
@@ -94,7 +87,3 @@ def limit_spinning() -> None:
     """
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
-
-
-def _exit_with(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)

@@ -1,53 +1,38 @@
-"""``fairseq-linformer linearize``: convert a Transformer to a Linformer and distill it, in one command."""
+"""Convert a Transformer to a Linformer, distill it, and report how much of its features the Linformer keeps.
+
+fairseq-linformer linearize sentence-transformers/all-MiniLM-L6-v2 minilm --text data/own/shard0 --max-positions 128
+"""
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from .convert import MODEL_OPTIONS, add_model_options
-from .parsers import add_command, explicit_options
 
 
-def add_parser(commands: Any) -> None:
-    """Add ``linearize``."""
-    parser = add_command(
-        commands,
-        "linearize",
-        "convert a Transformer to a Linformer, distill it, and report how much of its features the Linformer keeps",
-        """linearize sentence-transformers/all-MiniLM-L6-v2 minilm --text data/own/shard0 --max-positions 128
-        linearize roberta.base/model.pt base --text data/pretraining/shard0 --projected-dim 128""",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    source = "model on the hub, folder of transformers, or fairseq checkpoint of RoBERTa"
-    add("source", metavar="NAME|FOLDER|CHECKPOINT", help=source)
+    add("source", metavar="INPUT", help="model on the hub, folder of transformers, or fairseq checkpoint of RoBERTa")
     add("out", type=Path, metavar="OUT", help="folder to write, or to resume")
-    text = "folder that `prepare pretraining` wrote, such as data/own/shard0, with the Transformer's tokenizer"
+    text = "folder that `prepare pretraining` wrote with the Transformer's tokenizer, such as data/own/shard0"
     add("--text", required=True, metavar="DATA-BIN", help=text)
     add("--tokens-per-sample", type=int, metavar="N", help="tokens per block of text (default: --max-positions)")
     add("--batch-size", type=int, metavar="B", help="blocks per update (default: 16)")
-    updates = "number of updates; 0 converts without training"
-    add("--max-update", type=int, default=1000, metavar="U", help=updates)
+    add("--max-update", type=int, default=1000, metavar="U", help="number of updates; 0 converts without training")
     add("--lr", type=float, metavar="LR", help="peak learning rate (default: 2e-4)")
-    shorter = (
-        "probability that a batch is split into blocks of n/2, n/4, ... tokens, at least 16, to learn short inputs "
-        "too; blocks of fewer than 32 tokens are not split (default: 0.5)"
-    )
+    shorter = "probability that a batch is split into shorter blocks, to learn short inputs too (default: 0.5)"
     add("--short-seq-prob", type=float, metavar="P", help=shorter)
     add("--device", choices=("cpu", "cuda"), help="device to train on (default: cpu)")
-    amp = "train in mixed precision: fp16 on a GPU, bf16 on a CPU (slow without bf16 instructions)"
-    add("--amp", action="store_true", help=amp)
+    add("--amp", action="store_true", help="train in mixed precision: fp16 on a GPU, bf16 on a CPU")
     add_model_options(parser)
-    parser.set_defaults(run=_linearize)
 
 
-def _linearize(options: argparse.Namespace) -> str:
+def run(options: argparse.Namespace) -> str:
     from ..training.linearize import Linearization, linearize
 
-    model = explicit_options(options, MODEL_OPTIONS)
-    training = ("tokens_per_sample", "batch_size", "max_update", "lr", "short_seq_prob")
-    values = explicit_options(options, (*training, "device", "amp", "seed"))
-    report = linearize(Linearization(options.source, options.text, model, **values), options.out)
-    lines = [f"{options.out / 'model.pt'}: explained variance (R^2) of the teacher's features, by layer"]
+    given = dict(vars(options))
+    out, model = given.pop("out"), {name: given.pop(name) for name in MODEL_OPTIONS if name in given}
+    report = linearize(Linearization(model=model, **given), out)
+    lines = [f"{out / 'model.pt'}: explained variance (R^2) of the teacher's features, by layer"]
     for name in ("before", "after") if options.max_update else ("before",):
         shares = report[f"variance_{name}"]
         lines.append(f"  {name} training: " + ", ".join(f"{share:.3f}" for share in shares))

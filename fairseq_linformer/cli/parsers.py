@@ -1,9 +1,10 @@
-"""Shared parts of the commands' parsers: help format and common options."""
+"""Shared parts of the commands: parsers, common options, and the errors of what a user typed."""
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,34 +12,51 @@ from ..data.own_files import HELD_OUT_SHARE
 from ..data.tasks import TASKS, TRUNCATIONS
 from ..data.tokenizer_files import TokenizerFiles, open_tokenizer_files
 
-HEADINGS = {"prepare": "to train and use models", "analyze": "to study them, and for fairseq's own commands"}
-"""Headings of the list of commands, each above the first command of its group."""
+PRETRAINING_YAML = "configs/pretrain/base.yaml"
+TOKENIZER = "tokenizer.json, sentencepiece model, or a folder with one or with GPT-2's encoder.json and vocab.bpe"
 
 
-def flag_of(name: str) -> str:
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Appends defaults to help texts, wraps descriptions, and keeps the lines of examples."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        has_default = action.default and "default" not in str(action.help)
+        return super()._get_help_string(action) if has_default else action.help
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("example") else super()._fill_text(text, width, indent)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose result has only the options that are given or have a default.
+
+    Errors are one line, without the usage of up to 20 lines, and name the option or choice that was probably meant.
     """
-    >>> flag_of("max_positions")
-    '--max-positions'
-    """
-    return f"--{name.replace('_', '-')}"
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            formatter_class=HelpFormatter, allow_abbrev=False, argument_default=argparse.SUPPRESS, **options
+        )
 
-def explicit_options(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """Those of ``names`` that the user set; the others are None."""
-    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse also overrides after options, and with ``slurm`` the options of sbatch."""
+        options, rest = super().parse_known_args(args, namespace)
+        words = [word for word in rest if not word.startswith("-")]
+        if "overrides" in options:  # argparse collects only those before the first option
+            options.overrides = (*options.overrides, *words)
+            rest = [word for word in rest if word not in words]
+        if "slurm" in options:
+            options.sbatch_options, rest = [*getattr(options, "sbatch_options", []), *rest], []
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return options, rest
 
-
-def check_options(options: argparse.Namespace, table: Mapping[str, Sequence[str]], kind: str, name: str) -> None:
-    """Raise ValueError if an option is set that applies to another kind of input or model only.
-
-    Args:
-        table: the options that apply to each kind.
-        kind, name: of what the user gave.
-    """
-    for option in explicit_options(options, sorted({option for known in table.values() for option in known})):
-        if option not in table[kind]:
-            others = ", ".join(other for other, known in table.items() if option in known)
-            raise ValueError(f"{flag_of(option)} applies to {others}, not to {name}, which is {kind}")
+    def error(self, message: str) -> NoReturn:
+        choices = (str(word) for action in self._actions for word in action.choices or ())
+        known = [*self._option_string_actions, *choices]
+        unknown = [word for word in re.findall(r"--[\w-]+|(?<=choice: ')[^']+", message) if word not in known]
+        hint = suggest(unknown[0], known) if unknown else ""
+        self.exit(2, f"{self.prog}: error: {message}{hint}; see {self.prog} --help\n")
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -50,6 +68,40 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
+def add_command(commands: Any, name: str, text: str) -> Parser:
+    """Add a command or a subcommand.
+
+    Args:
+        text: a sentence, what else there is to know, and in the last paragraph examples.
+    """
+    description, _, examples = text.rstrip().rpartition("\n\n")
+    lines = [f"  {line.strip()}" for line in examples.splitlines()]
+    epilog = "\n".join([f"example{'s' * (len(lines) > 1)}:", *lines])
+    sentence = description.split(".")[0]
+    help = f"{sentence[0].lower()}{sentence[1:]}"
+    parser: Parser = commands.add_parser(name, help=help, description=description, epilog=epilog)
+    return parser
+
+
+def flag_of(name: str) -> str:
+    """
+    >>> flag_of("max_positions")
+    '--max-positions'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def take(given: dict[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
+    """Remove the options that a function has as parameters, and return them."""
+    return {name: given.pop(name) for name in signature(function).parameters if name in given}
+
+
+def check_taken(given: dict[str, Any], where: str) -> None:
+    """Raise ValueError if an option is left, which no function has taken."""
+    for name in given:
+        raise ValueError(f"{flag_of(name)} has no effect on {where}")
+
+
 def check_task_or_file(name: str) -> None:
     """Raise ValueError unless this is a task, a file, a folder, or - for standard input."""
     if name not in (*TASKS, "-") and not Path(name).exists():
@@ -57,80 +109,6 @@ def check_task_or_file(name: str) -> None:
             raise ValueError(f"{name} does not exist; expected a task, a file or a folder")
         known = f"choose from {', '.join(TASKS)}, a file or a folder"
         raise ValueError(f"unknown task or file {name!r}{suggest(name.lower(), TASKS)}; {known}")
-
-
-class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Appends defaults to help texts, wraps descriptions, keeps the lines of examples, and groups the commands."""
-
-    def _format_action(self, action: argparse.Action) -> str:
-        heading = HEADINGS.get(action.dest)
-        return f"\n  {heading}:\n" * bool(heading) + super()._format_action(action)
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        is_flag = isinstance(action.default, bool)
-        if is_flag or action.default in (None, [], "") or "default" in (action.help or ""):
-            return action.help
-        return super()._get_help_string(action)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith("example"):
-            return super()._fill_text(text, width, indent)
-        return argparse.HelpFormatter._fill_text(self, text, width, indent)
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, without the usage of up to 20 lines, and name the option or choice that was
-    probably meant."""
-
-    def error(self, message: str) -> NoReturn:
-        known = [
-            *self._option_string_actions,
-            *(str(word) for action in self._actions for word in action.choices or ()),
-        ]
-        unknown = [word for word in re.findall(r"--[\w-]+|(?<=choice: ')[^']+", message) if word not in known]
-        hint = suggest(unknown[0], known) if unknown else ""
-        self.exit(2, f"{self.prog}: error: {message}{hint}; see {self.prog} --help\n")
-
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        """Reject empty values: ``Path("")`` is the current folder.
-
-        Only ``--name=`` may be empty: the name is then derived, whatever the variable NAME has.
-        """
-        if (
-            "" in arg_strings
-            and "--name" not in action.option_strings
-            and action.nargs not in (argparse.PARSER, argparse.REMAINDER)
-        ):
-            raise argparse.ArgumentError(action, "must not be empty")
-        return super()._get_values(action, arg_strings)
-
-
-def add_command(commands: Any, name: str, help: str, examples: str, **options: Any) -> argparse.ArgumentParser:
-    """Add a command or a subcommand.
-
-    Args:
-        help: a phrase, which also becomes the first sentence of the description.
-        examples: command lines without the program's name, one per line.
-        options: arguments of ``ArgumentParser``; ``description`` is appended to the first sentence.
-    """
-    lines = "\n".join(f"  fairseq-linformer {line.strip()}" for line in examples.strip().splitlines())
-    description = f"{help[0].upper()}{help[1:]}. {options.pop('description', '')}".strip()
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=help,
-        description=description,
-        epilog=f"example{'s' if lines.count(chr(10)) else ''}:\n{lines}",
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
-        **options,
-    )
-    parser.set_defaults(parser=parser)
-    return parser
-
-
-def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
-    """Add subcommands, one of which is required."""
-    return parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
 
 
 def positive(text: str) -> int:
@@ -152,41 +130,34 @@ def usable_device(text: str) -> str:
     return text
 
 
-def tokenizer_files(options: argparse.Namespace) -> TokenizerFiles | None:
-    """The tokenizer of ``--tokenizer``; None if it is not set."""
-    return open_tokenizer_files(options.tokenizer) if options.tokenizer else None
+def tokenizer_files(text: str) -> TokenizerFiles:
+    """Parse the path of a tokenizer."""
+    try:
+        return open_tokenizer_files(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
-PRETRAINING_YAML = "configs/pretrain/base.yaml"
-TOKENIZER = "tokenizer.json, sentencepiece model, or a folder with one or with GPT-2's encoder.json and vocab.bpe"
 SHARED: dict[str, dict[str, Any]] = {
-    "--source": {"metavar": "hub|PATH", "help": "hub, or a folder with the official files (default: hub)"},
-    "--valid": {
-        "metavar": "FILE",
-        "help": f"validation file (default: {100 * HELD_OUT_SHARE:g} %% of the rows, by the hash of their text)",
-    },
-    "--text-column": {
-        "action": "append",
-        "metavar": "COLUMN",
-        "help": "text; repeat for pairs (default: as in finetuning, or recognized by name)",
-    },
-    "--label-column": {"metavar": "COLUMN", "help": "label (default: likewise)"},
-    "--regression": {
-        "action": argparse.BooleanOptionalAction,
-        "default": None,
-        "help": "whether labels are scores (default: if all are numbers, some with a fraction)",
-    },
-    "--head": {"metavar": "NAME", "help": "classification head (default: the only one)"},
-    "--labels": {
-        "type": Path,
-        "metavar": "FILE",
-        "help": "dict.txt of the labels (default: label/dict.txt next to CHECKPOINT, or in its data)",
-    },
-    "--dictionary": {"type": Path, "metavar": "FILE", "help": "fairseq's dict.txt (default: next to CHECKPOINT)"},
-    "--device": {"type": usable_device, "help": "PyTorch device: cpu, cuda, cuda:1, ... (default: cuda if available)"},
-    "--truncation": {"choices": TRUNCATIONS, "help": "part of an input longer than n to keep (default: head)"},
-    "--runs": {"default": "runs", "metavar": "FOLDER", "help": "folder that contains the run folders"},
-    "--tokenizer": {"metavar": "PATH", "help": f"{TOKENIZER} (default: next to CHECKPOINT)"},
+    "--source": dict(metavar="hub|PATH", help="hub, or a folder with the official files (default: hub)"),
+    "--valid": dict(metavar="FILE", help=f"validation file (default: {100 * HELD_OUT_SHARE:g} %% of the rows)"),
+    "--text-column": dict(
+        action="append", metavar="COLUMN", help="text; repeat for pairs (default: known by its name)"
+    ),
+    "--label-column": dict(metavar="COLUMN", help="label (default: likewise)"),
+    "--regression": dict(
+        action=argparse.BooleanOptionalAction,
+        help="whether labels are scores (default: if all are numbers, some with a fraction)",
+    ),
+    "--head": dict(metavar="NAME", help="classification head (default: the only one)"),
+    "--labels": dict(
+        type=Path, metavar="FILE", help="dict.txt of the labels (default: that of CHECKPOINT or its data)"
+    ),
+    "--dictionary": dict(type=Path, metavar="FILE", help="fairseq's dict.txt (default: next to CHECKPOINT)"),
+    "--device": dict(type=usable_device, help="PyTorch device: cpu, cuda, cuda:1, ... (default: cuda if available)"),
+    "--truncation": dict(choices=TRUNCATIONS, help="part of an input longer than n to keep (default: head)"),
+    "--runs": dict(default="runs", metavar="FOLDER", help="folder that contains the run folders"),
+    "--tokenizer": dict(type=tokenizer_files, metavar="PATH", help=f"{TOKENIZER} (default: next to CHECKPOINT)"),
 }
 """Options of several commands, with the arguments of ``add_argument``."""
 

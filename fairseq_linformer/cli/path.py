@@ -1,24 +1,19 @@
-"""``fairseq-linformer path``: folders of the package, for fairseq's own commands."""
+"""Print the folder of the plugin, configurations or scripts. fairseq's own commands take them as --user-dir and
+--config-dir.
+
+    fairseq-linformer path plugin
+"""
 
 import argparse
 
-from ..resources import FOLDERS
-from .parsers import add_command
+from ..resources import CONFIGS, PLUGIN, SCRIPTS
+
+FOLDERS = {"plugin": PLUGIN, "configs": CONFIGS, "scripts": SCRIPTS}
 
 
-def add_parser(commands) -> None:
-    """Add ``path``."""
-    parser = add_command(
-        commands,
-        "path",
-        "print the folder of the plugin, configurations or scripts",
-        """path plugin
-        path configs""",
-        description="The commands of fairseq take them as --user-dir and --config-dir.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", choices=FOLDERS, help="plugin for --user-dir, configs for --config-dir, or scripts")
-    parser.set_defaults(run=_print_path)
 
 
-def _print_path(options: argparse.Namespace) -> str:
+def run(options: argparse.Namespace) -> str:
     return str(FOLDERS[options.folder])

@@ -1,45 +1,39 @@
-"""``fairseq-linformer submit``: a training job for Slurm."""
+"""Check a training job and submit it to Slurm. Any other --OPTION=VALUE is passed to sbatch.
+
+fairseq-linformer submit +run=n512-k256-layerwise task.data=data/BIN --nodes 8 --time=24:00:00
+"""
 
 import argparse
 
-from .parsers import PRETRAINING_YAML, add_command, add_shared, positive
+from .parsers import PRETRAINING_YAML, add_shared, positive
 
 
-def add_parser(commands) -> None:
-    """Add ``submit``."""
-    parser = add_command(
-        commands,
-        "submit",
-        "check a training job and submit it to Slurm",
-        """submit +run=n512-k256-layerwise task.data=data/BIN --nodes 8 --time=24:00:00
-        submit +run=n512-roberta task.data=data/BIN --nodes 1 --partition=gpu --dry-run""",
-        description="Any other --OPTION=VALUE is passed to sbatch.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("overrides", nargs="*", metavar="KEY=VALUE", help="hydra overrides, such as +run=n512-k256-layerwise")
+    add("overrides", nargs="*", default=[], metavar="KEY=VALUE", help="hydra overrides, such as +run=n512-roberta")
     add("--config", default=PRETRAINING_YAML, metavar="YAML", help="YAML configuration of fairseq-hydra-train")
     add("--device", choices=("cuda", "cpu"), default="cuda", help="device to train on")
     add_shared(parser, "--runs")
-    add("--name", default="", help="name of the run folder (default: derived from the configuration and its overrides)")
+    add("--name", default="", help="name of the run folder (default: derived from configuration and overrides)")
     add("--nodes", type=positive, default=8, metavar="N", help="number of nodes")
     add("--ntasks-per-node", type=positive, default=8, metavar="P", help="processes per node, one per GPU")
     add("--dry-run", action="store_true", help="check and print the command, but write and submit nothing")
-    no_sbatch = "write and print the run folder, but submit nothing, for torchrun; see scripts/torchrun.sh"
-    add("--no-sbatch", action="store_true", help=no_sbatch)
-    parser.set_defaults(run=_submit, slurm=True)
+    add("--no-sbatch", action="store_true", help="only write and print the run folder, for scripts/torchrun.sh")
+    parser.set_defaults(slurm=True)
 
 
-def _submit(options: argparse.Namespace) -> str:
+def run(options: argparse.Namespace) -> str:
     from ..training.job import TrainingJob
     from ..training.run_folder import check_run_folder, write_config
     from ..training.slurm import layout, submit
 
-    processes = 1 if options.no_sbatch else options.nodes * options.ntasks_per_node
+    is_folder = "no_sbatch" in options
+    processes = 1 if is_folder else options.nodes * options.ntasks_per_node
     words = tuple(options.overrides)
     job = TrainingJob(options.config, words, processes, options.device, options.runs, options.name)
-    if options.no_sbatch:
+    if is_folder:
         check_run_folder(job)
         write_config(job)
         return str(job.folder)
     sbatch_options = [*layout(options.nodes, options.ntasks_per_node, options.device), *options.sbatch_options]
-    return submit([job], sbatch_options, options.dry_run)
+    return submit([job], sbatch_options, "dry_run" in options)

@@ -23,7 +23,7 @@ MAX_NUMBERED_CLASSES = 20
 
 
 def open_own(
-    train, valid=None, texts: Sequence[str] = (), label: str | None = None, regression: bool | None = None
+    train, valid=None, text_column: Sequence[str] = (), label_column: str | None = None, regression: bool | None = None
 ) -> tuple[Task, TaskFiles]:
     """A user's own task: its classes are the labels of ``train``, sorted, or its labels are scores.
 
@@ -31,14 +31,14 @@ def open_own(
         train: tabular file, or a folder with ``train`` and maybe ``valid``, ``validation`` or ``dev`` in any format.
         valid: tabular file; None to hold out ``HELD_OUT_SHARE`` of the rows of ``train`` by the hash of their texts, so
             that equal texts are in the same split.
-        texts: columns of one or two texts; empty to recognize them by name, as ``label`` if it is None.
+        text_column: columns of one or two texts; empty to recognize them by name, as ``label_column`` if it is None.
         regression: whether labels are scores; None if they are where some are numbers with a fraction, and all numbers.
     """
     train, valid = _find_own(Path(train), valid)
     known, _ = open_table(train)
     if not known:
         raise ValueError(f"{train} has no rows")
-    texts, label = choose_columns(train, known, tuple(texts), label)
+    texts, label = choose_columns(train, known, tuple(text_column), label_column)
     if label is None:
         raise ValueError(f"{train} needs --label-column; choose from {', '.join(known)}")
     source = _own_files(train, valid, texts, label)

@@ -19,6 +19,9 @@ from .sources import locate_source, parse_source
 from .tokenizer_files import DICTIONARY, TRAINED_MODEL
 from .tokenizer_json import SYMBOLS
 
+SAMPLE_MIB = 32
+"""MiB of text that a model is trained on."""
+
 
 def load_model(content: bytes, path) -> sentencepiece.SentencePieceProcessor:
     """Load the content of a model file; ValueError with its path if it is none."""
@@ -38,14 +41,7 @@ def list_pieces(content: bytes, path="the model") -> list[str]:
     return pieces
 
 
-def prepare_sentencepiece(
-    out: Path,
-    sources: Sequence[str],
-    vocab_size: int,
-    sample_mib: float = 32,
-    model_type: str = "bpe",
-    fold_case: bool = False,
-) -> str:
+def prepare_sentencepiece(out: Path, sources: Sequence[str], vocab_size: int, fold_case: bool = False) -> str:
     """Write ``spm.model``, ``dict.txt`` and ``manifest.json``.
 
     The model is trained on random documents of every source, in the order of the source; the same sources give the same
@@ -55,26 +51,22 @@ def prepare_sentencepiece(
         out: new or empty folder.
         sources: as ``sources.py`` describes them.
         vocab_size: V, the number of pieces, including <unk>.
-        sample_mib: MiB of text to train on.
-        model_type: ``bpe`` or ``unigram``.
         fold_case: convert uppercase to lowercase, which suits small vocabularies.
 
     Returns:
         a one-line summary.
     """
-    if not sample_mib > 0:
-        raise ValueError(f"--sample-mib must be above 0, got {sample_mib}")
     located = [locate_source(parse_source(source)) for source in sources]
     lines: list[str] = []
     for i, source in enumerate(located):
         used = sum(map(_size, lines))
         # Short sources leave more for later ones.
-        lines += _sample_lines(load_documents(source), (sample_mib * (1 << 20) - used) / (len(located) - i))
+        lines += _sample_lines(load_documents(source), (SAMPLE_MIB * (1 << 20) - used) / (len(located) - i))
     if not lines:
         raise ValueError("the sources have no documents with text")
-    model = train_model(iter(lines), vocab_size, model_type, fold_case)
+    model = train_model(iter(lines), vocab_size, fold_case)
     num_bytes = sum(map(_size, lines))
-    options = {"vocab_size": vocab_size, "sample_mib": sample_mib, "model_type": model_type, "fold_case": fold_case}
+    options = {"vocab_size": vocab_size, "sample_mib": SAMPLE_MIB, "model_type": "bpe", "fold_case": fold_case}
     described = [describe_source(source) for source in located]
     with new_folder(out) as folder:
         (folder / TRAINED_MODEL).write_bytes(model)
@@ -99,15 +91,15 @@ def _sample_lines(documents, num_bytes: float) -> list[str]:
     return [line for i in sorted(chosen) for line in chosen[i]]
 
 
-def train_model(lines: Iterator[str], vocab_size: int, model_type: str = "bpe", fold_case: bool = False) -> bytes:
-    """Train a model on sentences or paragraphs, deterministically; returns the content of the model file."""
+def train_model(lines: Iterator[str], vocab_size: int, fold_case: bool = False) -> bytes:
+    """Train a byte-pair model on sentences or paragraphs, deterministically; returns the content of the model file."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=lines,
             model_writer=model,
             vocab_size=vocab_size,
-            model_type=model_type,
+            model_type="bpe",
             normalization_rule_name="nmt_nfkc_cf" if fold_case else "nmt_nfkc",
             # fairseq adds its own <s>, </s> and <pad>; the model's would never be used.
             bos_id=-1,

@@ -37,7 +37,7 @@ def open_tokenizer_files(path) -> TokenizerFiles:
     GPT-2's files."""
     path = Path(path)
     if not path.exists():
-        raise ValueError(f"--tokenizer {path} does not exist")
+        raise ValueError(f"{path} does not exist")
     if not path.is_dir():
         return TokenizerFiles("tokenizer_json" if path.suffix == ".json" else "sentencepiece", path)
     if files := find_tokenizer_files(path):

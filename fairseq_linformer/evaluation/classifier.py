@@ -20,10 +20,10 @@ from ..checkpoints.transformers_loading import (
     find_max_positions,
     load_from_transformers,
     load_weights_from_transformers,
+    silence_transformers,
 )
 from ..config import POSITIONS_LIMIT
 from ..data.columns import Columns, read_columns
-from ..errors import silence_transformers
 
 MIN_POSITIONS = 5
 """The shortest pair of RoBERTa: <s> a </s></s> b, and of BERT: [CLS] a [SEP] b [SEP]."""

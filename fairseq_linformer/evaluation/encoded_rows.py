@@ -118,8 +118,11 @@ def normalize_names(names: list[str]) -> list[str]:
     return normalized if len(set(normalized)) == len(normalized) else names
 
 
-def read_published_rows(task: Task, source: str, split: str) -> list[Example]:
-    """The published rows of a task; unusable ones are skipped, as in ``prepare``."""
+def read_task(
+    classifier: Classifier, name: str, source: str = "hub", split: str = "valid", truncated: bool = True
+) -> tuple[int, Iterator[EncodedExample]]:
+    """The number of published rows of a task, and the rows; unusable ones are skipped, as in ``prepare``."""
+    task = TASKS[name]
     if split not in task.splits:
         raise ValueError(f"unknown --split {split!r} of {task.name}; choose from {', '.join(task.splits)}")
     opened = open_source(task, source)
@@ -128,7 +131,8 @@ def read_published_rows(task: Task, source: str, split: str) -> list[Example]:
     check_unusable(opened, split, unusable, len(rows))
     if unusable:
         print(f"{len(unusable):,} of {len(rows):,} rows are skipped; the first is {unusable[0]}", file=sys.stderr)
-    return [row for row in rows if not row.problem]
+    usable = [row for row in rows if not row.problem]
+    return len(usable), encode_examples(classifier, usable, task, truncated)
 
 
 def is_prepared(path) -> bool:

@@ -10,16 +10,38 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from ..checkpoints.identify import Kind
 from ..data.tasks import TASKS
 from ..files import open_atomic
 from . import scores
-from .classifier import Classifier
-from .encoded_rows import EncodedExample, normalize_names
+from .classifier import Classifier, OnnxClassifier, TransformersClassifier
+from .encoded_rows import EncodedExample, is_prepared, normalize_names, read_task
+from .example_files import read_file
 from .predict import Throughput, predict
 
 STDOUT = "-"
 SUFFIXES = (".tsv", ".jsonl")
 WriteRow = Callable[[float | None, Sequence[float]], None]
+
+
+def choose_classifier(kind: Kind) -> Callable[..., Classifier]:
+    """The class that opens a model of a kind."""
+    if kind is Kind.FAIRSEQ:
+        from .fairseq_classifier import FairseqClassifier  # the others do without fairseq
+
+        return FairseqClassifier
+    return OnnxClassifier if kind is Kind.ONNX else TransformersClassifier
+
+
+def choose_reader(name: str) -> Callable[..., tuple[int | None, Iterable[EncodedExample]]]:
+    """The function that reads the rows of a task, a folder that ``prepare`` wrote, or a file."""
+    if name in TASKS:
+        return read_task
+    if is_prepared(name):
+        from .fairseq_classifier import read_prepared_rows
+
+        return read_prepared_rows
+    return read_file
 
 
 def evaluate(

@@ -3,21 +3,41 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 from ..data import tables
 from ..data.columns import Columns, choose_columns
 from ..data.tables import Example, build_example, decode_lines, find_format, open_file, open_lines, open_table
+from .classifier import Classifier
+from .encoded_rows import EncodedExample, encode_examples
 
 FORMATS = {**tables.FORMATS, ".txt": "text"}
 """Formats by suffix of the file name."""
 STDIN = "-"
 
 
+def read_file(
+    classifier: Classifier,
+    path: str,
+    format: str | None = None,
+    text_column: Sequence[str] = (),
+    label_column: str | None = None,
+    truncated: bool = True,
+) -> tuple[None, Iterator[EncodedExample]]:
+    """None, since the number of rows is unknown, and the rows, as ``read_examples`` finds and a classifier encodes
+    them."""
+    if path != STDIN and not Path(path).is_file():
+        raise ValueError(f"{path} must be a file, or a folder that `prepare` wrote for a task")
+    inputs = classifier.num_inputs if truncated else 1
+    examples = read_examples(path, format, text_column, label_column, inputs, classifier.columns)
+    return None, encode_examples(classifier, examples, truncated=truncated)
+
+
 def read_examples(
     path: str,
-    kind: str | None,
-    texts: Sequence[str] = (),
-    label: str | None = None,
+    format: str | None = None,
+    text_column: Sequence[str] = (),
+    label_column: str | None = None,
     inputs: int | None = None,
     trained: Columns | None = None,
 ) -> Iterator[Example]:
@@ -25,15 +45,14 @@ def read_examples(
 
     Args:
         path: file, or ``-`` for standard input.
-        kind: a value of ``FORMATS``; None to infer it from the file name.
-        texts, label, inputs, trained: as for ``choose_columns``.
+        format: a value of ``FORMATS``; None to infer it from the file name.
+        text_column, label_column, inputs, trained: as for ``choose_columns``.
     """
-    kind = kind or ("text" if path == STDIN else find_format(path, FORMATS))
+    kind = format or ("text" if path == STDIN else find_format(path, FORMATS))
     name = "standard input" if path == STDIN else path
     if kind == "text":
-        if texts or label:
-            column = (*texts, label)[0]
-            raise ValueError(f"{name} is plain text, without a column {column}; set --format to tsv or jsonl")
+        if columns := [*text_column, *filter(None, [label_column])]:
+            raise ValueError(f"{name} is plain text, without a column {columns[0]}; set --format to tsv or jsonl")
         with nullcontext(sys.stdin.buffer) if path == STDIN else open_file(path) as file:
             yield from _read_text(name, decode_lines(file, kind), inputs)
         return
@@ -42,7 +61,7 @@ def read_examples(
     known, read = open_lines(name, sys.stdin.buffer, kind) if path == STDIN else open_table(path, kind)
     if not known:
         raise ValueError(f"{name} has no rows")
-    texts, label = choose_columns(name, known, tuple(texts), label, inputs, trained)
+    texts, label = choose_columns(name, known, tuple(text_column), label_column, inputs, trained)
     for number, record in read([*texts, label] if label else texts):
         row = build_example(f"{name}:{number}", record, texts, label)
         if row.problem:

@@ -120,13 +120,16 @@ class FairseqClassifier(Classifier):
 
 
 def read_prepared_rows(
-    classifier: FairseqClassifier, folder, split: str, truncated: bool = True
+    classifier: Classifier, folder, split: str = "valid", truncated: bool = True
 ) -> tuple[int, Iterator[EncodedExample]]:
     """The number of rows, and the rows, truncated to n or whole, of a folder written by ``prepare`` or fairseq's own
     scripts.
 
     The classes of a model without label names get the names of the folder, which is assumed to be that of its training.
     """
+    if not isinstance(classifier, FairseqClassifier):
+        tokens = f"{folder} has fairseq's token IDs, which {classifier.path} cannot read"
+        raise ValueError(f"{tokens}; pass the task with --source, or a file")
     folder = Path(folder)
     check_split(folder / "input0", split)
     classifier.check_dictionary(folder / "input0" / DICTIONARY)

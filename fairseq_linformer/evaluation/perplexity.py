@@ -96,3 +96,13 @@ def compute_perplexity(
         "seconds": seconds,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
+
+
+def format_perplexity(result: dict[str, Any]) -> str:
+    """The printed report of a result of ``compute_perplexity``."""
+    rate = result["tokens"] / max(result["seconds"], 1e-9)
+    return (
+        f"perplexity {result['perplexity']:.2f} ({result['bits']:.4f} bits per masked token), "
+        f"accuracy {100 * result['accuracy']:.2f} %: {result['masked']:,} of {result['tokens']:,} tokens masked, "
+        f"in blocks of {result['positions']}, {rate:,.0f} tokens/s"
+    )

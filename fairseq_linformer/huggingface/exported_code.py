@@ -20,7 +20,7 @@ def flatten_imports(source: str) -> str:
 def read_source_files() -> dict[str, str]:
     """Source of every file to export, by file name."""
     files = [HERE / name for name in _OWN_FILES]
-    files += [HERE.parent / "config.py", HERE.parent / "projected_dim.py"]
+    files += [HERE.parent / "config.py"]
     modules = (HERE.parent / "modules").glob("*.py")
     files += sorted(path for path in modules if path.name not in ("__init__.py", "reference.py"))
     return {path.name: flatten_imports(path.read_text(encoding="utf-8")) for path in files}

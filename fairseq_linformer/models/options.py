@@ -13,8 +13,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from omegaconf import ListConfig, OmegaConf
 
-from ..config import PROBABILITY, HeadConfig, LinformerConfig, check_values, setting
-from ..projected_dim import Dim, format_projected_dim
+from ..config import PROBABILITY, Dim, HeadConfig, LinformerConfig, check_values, format_projected_dim, setting
 from . import authors_plugin
 from .state_dicts import PADDING_IDX
 

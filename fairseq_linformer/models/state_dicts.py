@@ -5,12 +5,11 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from ..config import LinformerConfig
+from ..config import Dim, LinformerConfig, format_projected_dim
 from ..modules.encoder_layer import build_projection
 from ..modules.linear import HeadProjections
 from ..modules.projection import upgrade_entries
 from ..modules.resize import resize_positions, resize_projection, scale_projected_dim
-from ..projected_dim import Dim, format_projected_dim
 
 ENCODER = "encoder.sentence_encoder."
 EMBEDDINGS = ENCODER + "embed_tokens.weight"

@@ -6,16 +6,40 @@ from typing import Any
 
 from ..checkpoints.files import LABELS
 from ..data.manifest import MANIFEST, read_manifest
+from ..data.own_files import open_own
 from ..data.prepare_task import prepare_task
 from ..data.task_sources import TaskFiles, open_source
-from ..data.tasks import TRUNCATIONS, Task
+from ..data.tasks import TASKS, TRUNCATIONS, Task
 from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
-from ..evaluation.encoded_rows import is_prepared
+from ..evaluation.encoded_rows import is_prepared, read_prepared_task
 from ..files import check_data_path, check_same
 from ..models.datasets import check_dataset
 from ..models.dictionaries import check_dictionary
 from .initial_checkpoint import InitialCheckpoint
+
+
+def open_task(name: str, source: str | None, own: dict[str, Any]) -> tuple[Task, str | TaskFiles, str, str | None]:
+    """The task that a user names, the source of its rows, the name of either for folders, and its folder if that is
+    what the name is.
+
+    Args:
+        name: of a task, a user's file or folder, or a folder that ``prepare`` wrote.
+        source: as for ``open_source``.
+        own: options of ``open_own``, for a user's files.
+    """
+    path = Path(name)
+    if source and name not in TASKS:
+        raise ValueError(f"--source needs a task, got {name}")
+    if name not in TASKS and not is_prepared(path):
+        return *open_own(path, **own), path.resolve().name if path.is_dir() else path.stem, None
+    if own:
+        raise ValueError(f"--{next(iter(own)).replace('_', '-')} needs a file of yours, got {name}")
+    if name in TASKS:
+        return TASKS[name], source or "hub", name, None
+    if not (task := read_prepared_task(path)):
+        raise ValueError(f"{name} does not say its task; pass it, with --data {name}")
+    return task, "hub", path.resolve().name, name
 
 
 def find_tokenizer(checkpoint: InitialCheckpoint, tokenizer: TokenizerFiles | None) -> TokenizerFiles:

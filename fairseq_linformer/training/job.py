@@ -25,7 +25,7 @@ from yaml import YAMLError
 from ..data.tokenizer_files import DICTIONARY
 from ..models.datasets import check_dataset
 from ..models.options import LinformerRobertaConfig
-from ..resources import PLUGIN, find_config
+from ..resources import CONFIGS, PLUGIN
 
 SECTIONS = {name: field.default for name, field in FairseqConfig.__dataclass_fields__.items()}
 SECTIONS["model"] = LinformerRobertaConfig
@@ -133,8 +133,13 @@ _register_schema = cache(hydra_init)  # a fifth of the time of a composition
 
 def _split_config(config: str | Path) -> tuple[Path, list[str]]:
     """Split a path into the base YAML and, for a file in a folder of overrides next to it, the override's choice.
-    ValueError if there is no such file."""
-    path = find_config(config)
+    ValueError if there is no such file.
+
+    ``configs/...`` is in the package, unless there is such a file.
+    """
+    path = Path(config)
+    if path.parts[:1] == (CONFIGS.name,) and not path.exists():
+        path = CONFIGS.parent / path
     if not path.is_file() or path.suffix != ".yaml":
         known = sorted(p.name for p in path.parent.glob("*.yaml")) or ["configs/pretrain/base.yaml"]
         raise ValueError(f"configuration {config} does not exist; choose from {', '.join(known)}")

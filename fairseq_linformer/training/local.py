@@ -14,9 +14,9 @@ from tqdm import tqdm
 from ..checkpoints.identify import LAST
 from ..fairseq_log import parse_line
 from ..progress import progress_bar
-from ..signals import handle, hangup_signals
 from .job import TrainingJob
 from .run_folder import CHECKPOINTS, DONE, LOG, LOGS, check_run_folder, write_config
+from .signals import handle, hangup_signals
 from .stopping import STOPPED
 
 _PR_SET_PDEATHSIG = 1  # Linux's prctl: signal sent when the parent dies

@@ -63,19 +63,19 @@ class Recipe:
 
 def choose_recipes(
     checkpoint: ModelPath,
-    lrs: Sequence[float] | None = None,
-    batch_sizes: Sequence[int] | None = None,
-    seeds: Sequence[int] | None = None,
-    epochs: int = EPOCHS,
+    lr: Sequence[float] = (),
+    batch_size: Sequence[int] = (),
+    seed: Sequence[int] = (),
+    max_epoch: int = EPOCHS,
     grid: bool = False,
 ) -> list[Recipe]:
     """Build a recipe per combination of the given values. Where none is given, it is RoBERTa's, or those of its grid;
     its learning rates are scaled to the width of the checkpoint."""
-    if not lrs:
+    if not lr:
         width = read_width(checkpoint)
-        lrs = [scale_lr(lr, width) for lr in (GRID_LRS if grid else (LR,))]
-        print(f"learning rate for a width of {width}: {', '.join(f'{lr:g}' for lr in lrs)}", file=sys.stderr)
-    return build_grid(lrs, batch_sizes or (BATCH_SIZE,), seeds or (GRID_SEEDS if grid else (SEED,)), epochs)
+        lr = [scale_lr(each, width) for each in (GRID_LRS if grid else (LR,))]
+        print(f"learning rate for a width of {width}: {', '.join(f'{each:g}' for each in lr)}", file=sys.stderr)
+    return build_grid(lr, batch_size or (BATCH_SIZE,), seed or (GRID_SEEDS if grid else (SEED,)), max_epoch)
 
 
 def scale_lr(lr: float, width: int) -> float:

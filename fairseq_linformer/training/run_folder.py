@@ -22,7 +22,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from ..checkpoints.identify import LAST
-from ..files import check_same, is_read_error, open_atomic
+from ..files import check_same, open_atomic
 from ..machine import merge_provenance, provenance
 from .job import TrainingJob, micro_batches
 
@@ -145,6 +145,6 @@ def is_intact(path: Path) -> bool:
         with zipfile.ZipFile(path) as file:
             return bool(file.namelist()) and file.testzip() is None
     except Exception as error:  # damaged archives make zipfile raise almost any error
-        if is_read_error(error):
+        if isinstance(error, OSError) and error.filename:  # it cannot be opened
             raise
         return False

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from fairseq import checkpoint_utils
 from fairseq_cli import train
 
-from ..signals import hangup_signals
+from .signals import hangup_signals
 
 logger = logging.getLogger(__name__)
 

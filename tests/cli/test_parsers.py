@@ -63,14 +63,6 @@ def test_options_have_the_same_type_in_all_commands():
     assert not different.keys() - DIFFERENT.keys(), different
 
 
-@pytest.mark.parametrize("words", [["submit", "--runs", ""], ["finetune", "sst-2", ""]], ids=str)
-def test_an_empty_value_is_rejected(words, capsys):
-    """Not taken for the current folder."""
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 2 and "must not be empty" in capsys.readouterr().err
-
-
 def test_help_of_evaluate_has_the_defaults_of_batches():
     parser = next(parser for words, parser in COMMANDS if words == ("evaluate",))
     text = parser._option_string_actions["--max-tokens"].help
@@ -88,15 +80,6 @@ def test_version(capsys):
     assert end.value.code == 0 and capsys.readouterr().out == f"fairseq-linformer {__version__}\n"
 
 
-def test_help_has_two_groups_of_commands(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    _, first, second = re.split(r"^  to .*:$", capsys.readouterr().out, flags=re.MULTILINE)
-    names = [re.findall(r"^    ([a-z]+)", text, re.MULTILINE) for text in (first, second.partition("options:")[0])]
-    users = ["prepare", "convert", "linearize", "finetune", "evaluate", "export", "plan", "submit"]
-    assert names == [users, ["analyze", "benchmark", "reproduce", "path"]]
-
-
 @pytest.mark.parametrize(
     "words, meant",
     [
@@ -111,3 +94,9 @@ def test_a_misspelled_word_is_answered_with_the_one_meant(words, meant, capsys):
     assert end.value.code == 2
     expected = rf"fairseq-linformer.*: error: .*did you mean {meant}\?\)?; see fairseq-linformer.* --help\n"
     assert re.fullmatch(expected, capsys.readouterr().err)
+
+
+def test_overrides_and_options_of_sbatch_may_stand_anywhere():
+    options = build_parser().parse_args("submit +run=tiny --nodes 2 ~a --time=3 b=1 --runs here".split())
+    assert options.overrides == ("+run=tiny", "~a", "b=1") and options.sbatch_options == ["--time=3"]
+    assert (options.nodes, options.runs) == (2, "here")

@@ -97,11 +97,11 @@ def test_columns_are_recognized_and_rows_held_out_by_the_hash_of_their_text(tmp_
 def test_a_folder_with_train_and_valid(tmp_path):
     for name, rows in (("train", TRAIN), ("dev", VALID)):
         write(tmp_path / f"{name}.jsonl", rows)
-    task, source = open_own(tmp_path, texts=["first"], label="mark")
+    task, source = open_own(tmp_path, text_column=["first"], label_column="mark")
     assert len(list(source.read_rows("train"))) == len(TRAIN) and len(list(source.read_rows("valid"))) == len(VALID)
     write(tmp_path / "train.csv", TRAIN)
     with pytest.raises(ValueError, match="must have one file of train, got train.csv, train.jsonl"):
-        open_own(tmp_path, texts=["first"], label="mark")
+        open_own(tmp_path, text_column=["first"], label_column="mark")
 
 
 def test_labels_of_held_out_rows_are_classes(tmp_path):
@@ -109,7 +109,7 @@ def test_labels_of_held_out_rows_are_classes(tmp_path):
     for i in range(100):
         path = write(tmp_path / "rows.tsv", [*TRAIN, (f"rare {i}", "x", "rare")])
         with suppress(ValueError):  # no row is held out
-            task, source = open_own(path, texts=["first"], label="mark")
+            task, source = open_own(path, text_column=["first"], label_column="mark")
             if any(row.label == "rare" for row in source.read_rows("valid")):
                 break
     assert task.class_names == ["bad", "good", "rare", "so so"]

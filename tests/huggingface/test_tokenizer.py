@@ -301,7 +301,7 @@ def test_words_of_byte_level_bpe_are_not_joined(tmp_path):
         assert run.returncode == 0, run.stderr
         *found, error = run.stdout.splitlines()
         assert found == [str(text), str(spaced)] and "add_prefix_space=True" in error
-        for name in ("config.json", "configuration_linformer.py", "config.py", "projected_dim.py"):
+        for name in ("config.json", "configuration_linformer.py", "config.py"):
             shutil.copy(tmp_path / folder / name, tmp_path / saved)
         with pytest.raises(ValueError, match="add_prefix_space=True"):
             AutoTokenizer.from_pretrained(tmp_path / saved)(["new", "low"], is_split_into_words=True)

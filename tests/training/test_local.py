@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from fairseq_linformer import progress as progress_module
-from fairseq_linformer.signals import hangup_signals
 from fairseq_linformer.training import local
 from fairseq_linformer.training.job import TrainingJob
 from fairseq_linformer.training.run_folder import ATTEMPTS, CONFIG, DONE
+from fairseq_linformer.training.signals import hangup_signals
 
 from ..fairseq_commands import load
 from ..forked_worker import forked_workers
