@@ -48,7 +48,8 @@ class Parser(argparse.ArgumentParser):
         if "slurm" in options:
             options.sbatch_options, rest = [*getattr(options, "sbatch_options", []), *rest], []
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+            hint = "; repeat --text-column for a second column" if "text_column" in options else ""
+            self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
         return options, rest
 
     def error(self, message: str) -> NoReturn:
