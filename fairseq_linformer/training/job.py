@@ -120,16 +120,22 @@ def compose_config(config: str | Path, overrides: Sequence[str] = ()) -> DictCon
     _register_schema(base.stem)
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # hydra warns about how fairseq registers its schema
+        # hydra warns about how fairseq registers its schema, and about version_base, which fairseq needs
+        with (
+            warnings.catch_warnings(action="ignore"),
+            initialize_config_dir(str(base.parent.absolute()), version_base="1.1"),
+        ):
             cfg = compose(base.stem, [*choice, *overrides])
         if cfg.model is None:
             raise ValueError("it has no model; set model._name")
         add_defaults(cfg)
     except (HydraException, OmegaConfBaseException, YAMLError, ValueError, RecursionError, OSError) as error:
         cause = error.__cause__ if isinstance(error, HydraException) else None
-        lines = [line.strip() for line in f"{error}\n{cause or ''}".splitlines() if line.strip()]
-        raise ValueError(f"{config}: {'; '.join(lines[:2])[:500] or type(error).__name__}") from None
+        text, _, files = f"{error}\n{cause or ''}".partition("Available options in ")  # of an unknown +run=NAME
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        if files:
+            lines.append(f"choose from {', '.join(files.partition('Config search path')[0].split()[1:])}")
+        raise ValueError(f"{config}: {'; '.join(lines[:2])[:700] or type(error).__name__}") from None
     return cfg
 
 

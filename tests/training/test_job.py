@@ -1,6 +1,7 @@
 """The configuration of a job, and configurations that are rejected before it is queued."""
 
 import os
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from fairseq_linformer.resources import CONFIGS
-from fairseq_linformer.training.job import TrainingJob, quote, run_name
+from fairseq_linformer.training.job import TrainingJob, compose_config, quote, run_name
 
 from .. import fairseq_commands
 
@@ -55,6 +56,12 @@ def test_paths_are_made_absolute(mlm_data, tmp_path, monkeypatch):
         TrainingJob(BASE, (own, "checkpoint.restore_file=strat.pt")).cfg
     with pytest.raises(ValueError, match="criterion.teacher is not set; add criterion.teacher=PATH"):
         TrainingJob(config, words[:2]).cfg
+
+
+def test_a_composition_prints_no_warning():
+    """Hydra warns about what fairseq needs, which no user can change."""
+    with warnings.catch_warnings(action="error"):
+        compose_config(BASE)
 
 
 def test_device_overrides(mlm_data):
