@@ -21,8 +21,9 @@ def add_parser(commands) -> None:
     add("--device", choices=("cuda", "cpu"), default="cuda", help="device to train on")
     add_shared(parser, "--runs")
     add("--name", default="", help="name of the run folder (default: derived from the configuration and its overrides)")
-    add("--nodes", type=positive, default=8, metavar="N", help="number of nodes")
-    add("--ntasks-per-node", type=positive, default=8, metavar="P", help="processes per node, one per GPU")
+    default = "(default: 8; with --no-sbatch: 1)"
+    add("--nodes", type=positive, metavar="N", help=f"number of nodes {default}")
+    add("--ntasks-per-node", type=positive, metavar="P", help=f"processes per node, one per GPU {default}")
     add("--dry-run", action="store_true", help="check and print the command, but write and submit nothing")
     no_sbatch = "write and print the run folder, but submit nothing, for torchrun; see scripts/torchrun.sh"
     add("--no-sbatch", action="store_true", help=no_sbatch)
@@ -34,12 +35,13 @@ def _submit(options: argparse.Namespace) -> str:
     from ..training.run_folder import check_run_folder, write_config
     from ..training.slurm import layout, submit
 
-    processes = 1 if options.no_sbatch else options.nodes * options.ntasks_per_node
+    default = 1 if options.no_sbatch else 8
+    nodes, per_node = options.nodes or default, options.ntasks_per_node or default
     words = tuple(options.overrides)
-    job = TrainingJob(options.config, words, processes, options.device, options.runs, options.name)
+    job = TrainingJob(options.config, words, nodes * per_node, options.device, options.runs, options.name)
     if options.no_sbatch:
         check_run_folder(job)
         write_config(job)
         return str(job.folder)
-    sbatch_options = [*layout(options.nodes, options.ntasks_per_node, options.device), *options.sbatch_options]
+    sbatch_options = [*layout(nodes, per_node, options.device), *options.sbatch_options]
     return submit([job], sbatch_options, options.dry_run)
