@@ -9,4 +9,4 @@ run() { echo "$*"; .venv/bin/"$@"; }
 run ruff check .
 run ruff format --check .
 run mypy
-NO_MKDOCS_2_WARNING=1 run mkdocs build --quiet --strict --site-dir build/site
+NO_MKDOCS_2_WARNING=1 run mkdocs build --strict --site-dir build/site

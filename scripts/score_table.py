@@ -81,4 +81,6 @@ if __name__ == "__main__":
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--latex", action="store_true", help="write LaTeX instead of Markdown")
     options = parser.parse_args()
+    if missing := [str(file) for file in options.files if not file.is_file()]:
+        parser.error(f"{missing[0]} is not a file")
     print(format_table(build_table(options.files), options.latex))

@@ -51,3 +51,9 @@ def test_latex(tmp_path):
         r"\bottomrule",
         r"\end{tabular}",
     ]
+
+
+def test_a_pattern_without_files_is_an_error(tmp_path):
+    command = [sys.executable, str(SCRIPT), "tables/*.json"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 2 and result.stderr.endswith("error: tables/*.json is not a file\n")

@@ -1,6 +1,7 @@
 """Loads models of ``transformers``: safetensors only, never code from the model's folder."""
 
 import os
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +48,7 @@ def _explained(name: str) -> Iterator[None]:
     except ImportError:
         raise
     except Exception as error:  # damaged files and the network raise many types
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = textwrap.shorten(str(error), 200, placeholder=" ...") or type(error).__name__
         which = name if os.path.isdir(name) else f"{name}, which is neither a file nor a folder here, from the hub"
         raise ValueError(f"transformers cannot load {which}: {reason}") from None
 

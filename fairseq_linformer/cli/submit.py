@@ -15,8 +15,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--device", choices=("cuda", "cpu"), default="cuda", help="device to train on")
     add_shared(parser, "--runs")
     add("--name", default="", help="name of the run folder (default: derived from configuration and overrides)")
-    add("--nodes", type=positive, default=8, metavar="N", help="number of nodes")
-    add("--ntasks-per-node", type=positive, default=8, metavar="P", help="processes per node, one per GPU")
+    default = "(default: 8; with --no-sbatch: 1)"
+    add("--nodes", type=positive, metavar="N", help=f"number of nodes {default}")
+    add("--ntasks-per-node", type=positive, metavar="P", help=f"processes per node, one per GPU {default}")
     add("--dry-run", action="store_true", help="check and print the command, but write and submit nothing")
     add("--no-sbatch", action="store_true", help="only write and print the run folder, for scripts/torchrun.sh")
     parser.set_defaults(slurm=True)
@@ -27,13 +28,13 @@ def run(options: argparse.Namespace) -> str:
     from ..training.run_folder import check_run_folder, write_config
     from ..training.slurm import layout, submit
 
-    is_folder = "no_sbatch" in options
-    processes = 1 if is_folder else options.nodes * options.ntasks_per_node
+    default = 1 if "no_sbatch" in options else 8
+    nodes, per_node = (getattr(options, name, default) for name in ("nodes", "ntasks_per_node"))
     words = tuple(options.overrides)
-    job = TrainingJob(options.config, words, processes, options.device, options.runs, options.name)
-    if is_folder:
+    job = TrainingJob(options.config, words, nodes * per_node, options.device, options.runs, options.name)
+    if "no_sbatch" in options:
         check_run_folder(job)
         write_config(job)
         return str(job.folder)
-    sbatch_options = [*layout(options.nodes, options.ntasks_per_node, options.device), *options.sbatch_options]
+    sbatch_options = [*layout(nodes, per_node, options.device), *options.sbatch_options]
     return submit([job], sbatch_options, "dry_run" in options)

@@ -201,10 +201,11 @@ def _evaluate(node: ast.expr) -> Any:
 @_replaces(Trainer, "load_checkpoint")
 def load_if_it_fits(load: Callable[..., Any], self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
     """A checkpoint that training starts from must exist and have the model's options: fairseq starts from random
-    parameters without ``--restore-file``, and compares shapes only."""
+    parameters without it, and compares shapes only."""
     if not PathManager.isfile(filename):
-        if self.cfg.checkpoint.restore_file != "checkpoint_last.pt":
-            raise ValueError(f"--restore-file must be a checkpoint, got {filename}, which does not exist")
+        options = self.cfg.checkpoint
+        if options.restore_file != "checkpoint_last.pt" or filename == options.continue_once:
+            raise ValueError(f"training must start from a checkpoint, got {filename}, which does not exist")
     elif hasattr(self.model, "check_options"):  # the models of this plugin
         self.model.check_options(read_options(filename))
     return load(self, filename, *args, **kwargs)

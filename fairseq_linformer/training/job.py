@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from ..checkpoints.identify import LAST
 from ..data.tokenizer_files import DICTIONARY
 from ..models.datasets import check_dataset
 from ..models.options import LinformerRobertaConfig
@@ -40,7 +41,11 @@ DEVICES: dict[str, dict[str, Any]] = {
     },
 }
 """Options for each device. The files in configs/ are for GPUs."""
-PATH_OPTIONS = ("task.data", "checkpoint.finetune_from_model", "checkpoint.continue_once", "criterion.teacher")
+PATH_OPTIONS = (
+    "task.data",
+    *(f"checkpoint.{name}" for name in ("finetune_from_model", "continue_once", "restore_file")),
+    "criterion.teacher",
+)
 _NOT_IN_NAME = (
     "gpus",
     "distributed_training.",
@@ -89,7 +94,7 @@ class TrainingJob:
             section, name = key.split(".")
             if cfg[section] is not None and OmegaConf.is_missing(cfg[section], name):
                 raise ValueError(f"{key} is not set; add {key}=PATH")
-            if value := OmegaConf.select(cfg, key):
+            if (value := OmegaConf.select(cfg, key)) and value != LAST:  # the default of restore_file
                 paths = value.split(os.pathsep) if key == "task.data" else [value]
                 OmegaConf.update(cfg, key, os.pathsep.join(str(Path(path).absolute()) for path in paths))
         for key, value in {**DEVICES[self.device], "common.user_dir": str(PLUGIN)}.items():
@@ -118,16 +123,22 @@ def compose_config(config: str | Path, overrides: Sequence[str] = ()) -> DictCon
     _register_schema(base.stem)
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # hydra warns about how fairseq registers its schema
+        # hydra warns about how fairseq registers its schema, and about version_base, which fairseq needs
+        with (
+            warnings.catch_warnings(action="ignore"),
+            initialize_config_dir(str(base.parent.absolute()), version_base="1.1"),
+        ):
             cfg = compose(base.stem, [*choice, *overrides])
         if cfg.model is None:
             raise ValueError("it has no model; set model._name")
         add_defaults(cfg)
     except (HydraException, OmegaConfBaseException, YAMLError, ValueError, RecursionError, OSError) as error:
         cause = error.__cause__ if isinstance(error, HydraException) else None
-        lines = [line.strip() for line in f"{error}\n{cause or ''}".splitlines() if line.strip()]
-        raise ValueError(f"{config}: {'; '.join(lines[:2])[:500] or type(error).__name__}") from None
+        text, _, files = f"{error}\n{cause or ''}".partition("Available options in ")  # of an unknown +run=NAME
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        if files:
+            lines.append(f"choose from {', '.join(files.partition('Config search path')[0].split()[1:])}")
+        raise ValueError(f"{config}: {'; '.join(lines[:2])[:700] or type(error).__name__}") from None
     return cfg
 
 
@@ -200,7 +211,7 @@ def _check_files(cfg: DictConfig) -> None:
         for prefix in prefixes:
             check_dataset(prefix)
     for key in PATH_OPTIONS[1:]:
-        if (file := OmegaConf.select(cfg, key)) and not Path(file).is_file():
+        if (file := OmegaConf.select(cfg, key)) and file != LAST and not Path(file).is_file():
             raise ValueError(f"{key} must be an existing file, got {file}")
 
 

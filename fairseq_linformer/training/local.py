@@ -42,8 +42,8 @@ def run(job: TrainingJob) -> None:
     if (job.folder / DONE).exists():
         return
     last, last_line, stopped = job.folder / CHECKPOINTS / LAST, "", False
-    if last.exists():
-        print(f"{job.name}: resuming from {last}", file=sys.stderr)
+    start = f"resuming from {last}" if last.exists() else f"training; the log is {job.folder / LOGS / LOG}"
+    print(f"{job.name}: {start}", file=sys.stderr)  # the first updates can take minutes
     write_config(job)
     worker = start_worker(job.folder)
 

@@ -125,7 +125,7 @@ def restore_last(folder: Path) -> list[str]:
     paths = sorted(folder.glob("checkpoint*.pt"), key=lambda path: (path != last, -path.stat().st_mtime))
     intact = next(filter(is_intact, paths), None)
     if not paths:
-        return ["no checkpoint yet; training starts at update 0"]
+        return [f"no checkpoint in {folder} yet"]
     if intact is None:
         raise ValueError(f"all {len(paths)} checkpoints in {folder} are damaged; delete them to start over")
     lines = [f"{path} is damaged" for path in paths[: paths.index(intact)]]

@@ -27,6 +27,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import train
 from omegaconf import DictConfig, OmegaConf
 
+from ..checkpoints.identify import LAST
 from ..errors import first_line, root_cause
 from .job import distribute
 from .run_folder import CHECKPOINTS, DONE, LOG, LOGS, lock_folder, read_config, record_attempt, restore_last
@@ -52,6 +53,7 @@ def main(run: str) -> int:
     try:
         cfg = read_config(folder)
         distribute(cfg, world_size)
+        _prefer_own_checkpoint(cfg)
         if cfg.common.cpu:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # otherwise PyTorch and fairseq reserve memory of the first GPU
         elif not torch.cuda.is_available():
@@ -71,6 +73,13 @@ def main(run: str) -> int:
         print(f"worker: {error}", file=sys.stderr)
         return 1
     return status
+
+
+def _prefer_own_checkpoint(cfg: DictConfig) -> None:
+    """Make ``restore_file`` the checkpoint of the first start only; fairseq would start from it at every resume."""
+    options = cfg.checkpoint
+    if options.restore_file != LAST and not options.finetune_from_model:  # with both, fairseq ends in an error
+        options.continue_once, options.restore_file = options.restore_file, LAST
 
 
 def _set_process(cfg: DictConfig, rank: int, local_rank: int) -> None:

@@ -99,7 +99,7 @@ CASES: list[Case] = [
         model.dropout=2 -> dropout must .*2
         model.dropout=abc -> abc
         +model.encoder_attention_heads=5 -> encoder_attention_heads must divide .*5
-        +run=n512 -> run/n512
+        +run=n512 -> run/n512.; choose from n1024-k128-headwise, .*, tiny$
         common.fp16=false common.bf16=true -> v100-16gb does not support bf16
         common.amp=true -> common.amp must .*True
         model._name=bart_base -> model._name must .*bart_base
@@ -115,6 +115,7 @@ CASES: list[Case] = [
         task.data=data:bad/no-train -> bad/no-train/train.idx does not exist
         task.data=data checkpoint.save_dir=/tmp -> checkpoint.save_dir must be checkpoints.* got /tmp
         task.data=data checkpoint.finetune_from_model=nowhere.pt -> finetune_from_model must .*nowhere.pt
+        task.data=data checkpoint.restore_file=nowhere.pt -> restore_file must .*nowhere.pt
         task.data=data +model._target_=os.system -> _target_
         """,
     ),

@@ -122,9 +122,10 @@ def test_training_ends_at_the_first_batch_that_does_not_fit(mlm_data, tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_missing_restore_file_is_rejected(mlm_data, tmp_path):
-    with pytest.raises(ValueError, match="--restore-file must be a checkpoint, got .*lost.pt, which does not exist"):
-        train(mlm_data, tmp_path, "--restore-file", tmp_path / "lost.pt")
+@pytest.mark.parametrize("option", ["--restore-file", "--continue-once"])
+def test_a_missing_checkpoint_to_start_from_is_rejected(option, mlm_data, tmp_path):
+    with pytest.raises(ValueError, match="start from a checkpoint, got .*lost.pt, which does not exist"):
+        train(mlm_data, tmp_path, option, tmp_path / "lost.pt")
 
 
 @pytest.mark.slow

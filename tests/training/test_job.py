@@ -1,6 +1,7 @@
 """The configuration of a job, and configurations that are rejected before it is queued."""
 
 import os
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from fairseq_linformer.resources import CONFIGS
-from fairseq_linformer.training.job import TrainingJob, quote, run_name
+from fairseq_linformer.training.job import TrainingJob, compose_config, quote, run_name
 
 from .. import fairseq_commands
 
@@ -47,8 +48,20 @@ def test_paths_are_made_absolute(mlm_data, tmp_path, monkeypatch):
     assert os.path.isabs(cfg.task.data) and cfg.criterion.teacher == str(tmp_path / "teacher.pt")
     assert cfg.checkpoint.finetune_from_model == str(tmp_path / "start.pt")
     assert cfg.checkpoint.restore_file == "checkpoint_last.pt"
+    own = f"task.data={mlm_data}"
+    assert TrainingJob(BASE, (own, "checkpoint.restore_file=start.pt")).cfg.checkpoint.restore_file == str(
+        tmp_path / "start.pt"
+    )
+    with pytest.raises(ValueError, match="checkpoint.restore_file must be an existing file, got .*/strat.pt"):
+        TrainingJob(BASE, (own, "checkpoint.restore_file=strat.pt")).cfg
     with pytest.raises(ValueError, match="criterion.teacher is not set; add criterion.teacher=PATH"):
         TrainingJob(config, words[:2]).cfg
+
+
+def test_a_composition_prints_no_warning():
+    """Hydra warns about what fairseq needs, which no user can change."""
+    with warnings.catch_warnings(action="error"):
+        compose_config(BASE)
 
 
 def test_device_overrides(mlm_data):

@@ -12,6 +12,8 @@ import pytest
 from fairseq import checkpoint_utils
 from fairseq.tasks.fairseq_task import FairseqTask
 
+from fairseq_linformer.training.run_folder import DONE
+
 from ..fairseq_commands import load
 from . import jobs
 from .two_ranks import TwoRanks
@@ -140,3 +142,14 @@ def test_killed_ranks_lose_nothing(phase, victims, seed, whole, mlm_data, tmp_pa
     names = {path.name for path in (job.folder / "checkpoints").iterdir()}
     assert all(name.endswith(".pt") for name in names), names
     print(f"{phase}, {victims}, seed {seed}: rank {victim} at event {moment} of {counts[phase, victim]}, saved {saved}")
+
+
+def test_a_run_that_starts_from_a_checkpoint_resumes_from_its_own(whole, mlm_data, tmp_path):
+    undisturbed, _ = whole
+    start = next((undisturbed / "checkpoints").glob("checkpoint_*_6.pt"))
+    job = TwoRanks(mlm_data, tmp_path, "run", UPDATES, save_interval=3, **{"checkpoint.restore_file": start})
+    output, _ = job.finish(job.start_ranks())
+    assert f"Loaded checkpoint {start} " in output and jobs.same_bits(job.folder, undisturbed)
+    (job.folder / DONE).unlink()
+    output, _ = job.finish(job.start_ranks())
+    assert f"@ {UPDATES} updates" in output and str(start) not in output.partition("Preparing to load")[2]

@@ -79,6 +79,7 @@ def test_updates_are_counted_and_validation_is_printed(train, capsys, monkeypatc
     ]
     train(f"print({chr(10).join(lines)!r})")
     shown = capsys.readouterr().err
+    assert shown.startswith("run: training; the log is ")
     assert "run: epoch 2, valid: loss 0.5, accuracy 91.25\n" in shown
     assert "10/10" in shown.splitlines()[-1] and "loss 0.25" in shown
 

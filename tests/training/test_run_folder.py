@@ -143,7 +143,7 @@ def flip_a_bit(path):
 
 
 def test_newest_intact_checkpoint_replaces_a_damaged_one(tmp_path):
-    assert restore_last(tmp_path) == ["no checkpoint yet; training starts at update 0"]
+    assert restore_last(tmp_path) == [f"no checkpoint in {tmp_path} yet"]
     # Names and dates sort differently.
     old, new = save(tmp_path / "checkpoint_9_90.pt", 90, age=60), save(tmp_path / "checkpoint_10_100.pt", 100, age=30)
     last = save(tmp_path / LAST, 100)

@@ -77,18 +77,34 @@ def test_exit_status_of_workers_is_that_of_the_job(status, start):
     assert found == status and "requeued" not in output
 
 
-def test_torchrun_starts_the_workers_of_two_nodes(tmp_path):
-    """In the run folder that the command prints."""
-    python = jobs.stand_in(tmp_path / "bin/python", 'echo "$@"')
-    variables = {"NODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "node0", "NPROC_PER_NODE": "8"}
+def torchrun(tmp_path, submit: str, *arguments, **variables) -> list[str]:
+    """The lines that scripts/torchrun.sh prints, and the words that it passes to Python; ``submit`` is a shell command
+    in place of the one of that name."""
+    python = jobs.stand_in(
+        tmp_path / "bin/python", f'case "$*" in *submit*) echo "$@" >&2; {submit};; *) echo "$@"; esac'
+    )
     command = subprocess.run(
-        [jobs.ROOT / "scripts/torchrun.sh", "--name=a b", "+run=tiny"],
+        [jobs.ROOT / "scripts/torchrun.sh", *arguments],
         env=jobs.environment(**variables, PYTHON=str(python)),
         check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
     )
-    assert command.stdout.strip() == (
+    return command.stdout.splitlines()
+
+
+def test_torchrun_starts_the_workers_of_two_nodes(tmp_path):
+    """In the run folder that the command prints, which is checked for all of them."""
+    run = tmp_path / "a b"
+    run.mkdir()
+    variables = {"NODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "node0", "NPROC_PER_NODE": "8"}
+    assert torchrun(tmp_path, f"echo '{run}'", "--name=a b", "+run=tiny", **variables) == [
+        "-m fairseq_linformer.cli submit --no-sbatch --nodes 2 --ntasks-per-node 8 --name=a b +run=tiny",
         "-m torch.distributed.run --nnodes 2 --node-rank 1 --nproc-per-node 8 --master-addr node0 --master-port 29500 "
-        "-m fairseq_linformer.training.worker -m fairseq_linformer.cli submit --no-sbatch --name=a b +run=tiny"
-    )
+        f"-m fairseq_linformer.training.worker {run}",
+    ]
+
+
+def test_torchrun_prints_the_help(tmp_path):
+    assert torchrun(tmp_path, "echo usage", "--help", NPROC_PER_NODE="1")[1:] == ["usage"]

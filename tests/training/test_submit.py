@@ -85,6 +85,8 @@ def test_the_run_folder_alone_is_written_for_torchrun(submit, mlm_data, tmp_path
     words = ("+run=n512-roberta", f"task.data={mlm_data}", "--device=cpu", "--no-sbatch")
     run = tmp_path / "runs/n512-roberta"
     assert submit(*words) == f"{run}\n" and read_config(run).common.cpu and not (tmp_path / "called").exists()
+    assert "128 micro-batches per update" in submit(*words, "--name=other", "--nodes=3")
+    assert not (tmp_path / "runs/other").exists()
     assert "optimization.lr must be [0.0005], got [0.1]" in submit(
         *words, "--name=n512-roberta", "optimization.lr=[0.1]"
     )
