@@ -104,8 +104,8 @@ def new_folder(path) -> Iterator[Path]:
     check_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
-    temporary.mkdir()
     try:
+        temporary.mkdir()
         yield temporary
         for written in filter(Path.is_file, temporary.rglob("*")):
             with open(written) as file:

@@ -110,7 +110,7 @@ def compose_config(config: str | Path, overrides: Sequence[str] = ()) -> DictCon
     for word in overrides:
         if "=" not in word and not word.startswith("~"):
             raise ValueError(
-                f"an override must be KEY=VALUE or ~KEY, got {word}; an option takes one value, or several with commas; "
+                f"an override must be KEY=VALUE or ~KEY, got {word}; commas separate values of an option, and "
                 "repeat --text-column for a second column"
             )
         key = word.lstrip("+~").partition("=")[0]

@@ -128,7 +128,7 @@ CASES: list[Case] = [
         bad/empty.csv mlm/model.pt -> empty.csv has no rows
         rows.tsv mlm/model.pt -> rows.tsv has only 2 rows.*--valid
         rows.tsv mlm/model.pt --text-column review -> no column review; choose from sentence, label
-        rows.tsv mlm/model.pt --text-column sentence label -> KEY=VALUE or ~KEY, got label; .*repeat --text-column
+        rows.tsv mlm/model.pt --valid rows.tsv --text-column sentence label -> KEY=VALUE or ~KEY, got label; .*repeat --text-column
         rows.tsv mlm/model.pt --source glue -> --source needs a task, got rows.tsv
         data mlm/model.pt --valid rows.tsv -> --valid needs a file of yours, got data
         sst-2 mlm/model.pt --label-column x -> --label-column needs a file of yours, got sst-2
