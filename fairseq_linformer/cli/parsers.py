@@ -45,17 +45,15 @@ class Parser(argparse.ArgumentParser):
         if "overrides" in options:  # argparse collects only those before the first option
             options.overrides = (*options.overrides, *words)
             rest = [word for word in rest if word not in words]
-            for word in options.overrides:
-                if "=" not in word and not word.startswith("~"):
-                    self.error(
-                        f"an override must be KEY=VALUE or ~KEY, got {word}; commas separate values of an option, and "
-                        "--text-column is repeated for a second column"
-                    )
         if "slurm" in options:
             options.sbatch_options, rest = [*getattr(options, "sbatch_options", []), *rest], []
         if rest:
             hint = "; --text-column is repeated for a second column" if "text_column" in options else ""
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+        for word in getattr(options, "overrides", ()):
+            if "=" not in word and not word.startswith("~"):
+                hint = "commas separate values of an option, and --text-column is repeated for a second column"
+                self.error(f"an override must be KEY=VALUE or ~KEY, got {word}; {hint}")
         return options, rest
 
     def error(self, message: str) -> NoReturn:
