@@ -42,18 +42,15 @@ class Parser(argparse.ArgumentParser):
         """Parse also overrides after options, and with ``slurm`` the options of sbatch."""
         options, rest = super().parse_known_args(args, namespace)
         words = [word for word in rest if not word.startswith("-")]
+        if "text_column" in options and rest == words and any("=" not in word for word in words):
+            self.error(f"--text-column takes one column; repeat it: --text-column {words[0]}")
         if "overrides" in options:  # argparse collects only those before the first option
             options.overrides = (*options.overrides, *words)
             rest = [word for word in rest if word not in words]
         if "slurm" in options:
             options.sbatch_options, rest = [*getattr(options, "sbatch_options", []), *rest], []
         if rest:
-            hint = "; --text-column is repeated for a second column" if "text_column" in options else ""
-            self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
-        for word in getattr(options, "overrides", ()):
-            if "=" not in word and not word.startswith("~"):
-                hint = "commas separate values of an option, and --text-column is repeated for a second column"
-                self.error(f"an override must be KEY=VALUE or ~KEY, got {word}; {hint}")
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
         return options, rest
 
     def error(self, message: str) -> NoReturn:

@@ -108,6 +108,8 @@ def compose_config(config: str | Path, overrides: Sequence[str] = ()) -> DictCon
     """Compose a configuration; ValueError in one sentence if a file, a key or a value is invalid."""
     base, choice = _split_config(config)
     for word in overrides:
+        if "=" not in word and not word.startswith("~"):
+            raise ValueError(f"an override must be KEY=VALUE or ~KEY, got {word}; commas separate values of an option")
         key = word.lstrip("+~").partition("=")[0]
         section = key.partition(".")[0].partition("/")[0]
         if section not in (*SECTIONS, "hydra") and not (base.parent / section).is_dir():

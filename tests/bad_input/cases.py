@@ -81,7 +81,7 @@ CASES: list[Case] = [
         --train bad/no-columns.tsv --text-column sentence --label-column label -> no column sentence; choose from x
         --train bad/wrong.tsv --text-column sentence --label-column label -> wrong.tsv .*two labels.*bird
         --train rows.tsv --text-column sentence --label-column sentence -> another, got sentence, sentence
-        --train rows.tsv --text-column sentence label -> unrecognized arguments: label; --text-column is repeated
+        --train rows.tsv --text-column sentence label -> takes one column; repeat it: --text-column label
         --train rows.tsv --text-column sentence --label-column label --regression -> label of rows.tsv must be numbers
         """,
     ),
@@ -128,7 +128,7 @@ CASES: list[Case] = [
         bad/empty.csv mlm/model.pt -> empty.csv has no rows
         rows.tsv mlm/model.pt -> rows.tsv has only 2 rows.*--valid
         rows.tsv mlm/model.pt --text-column review -> no column review; choose from sentence, label
-        rows.tsv mlm/model.pt --text-column sentence label -> KEY=VALUE or ~KEY, got label; .*--text-column is repeated
+        rows.tsv mlm/model.pt --text-column sentence label -> takes one column; repeat it: --text-column label
         rows.tsv mlm/model.pt --source glue -> --source needs a task, got rows.tsv
         data mlm/model.pt --valid rows.tsv -> --valid needs a file of yours, got data
         sst-2 mlm/model.pt --label-column x -> --label-column needs a file of yours, got sst-2
