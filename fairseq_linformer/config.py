@@ -28,7 +28,7 @@ PROJECTION_INITS = {
 
 
 def default_init(projection: str, sharing: str | None) -> str | None:
-    """What ``projection_init`` is by default; None if nothing is learned."""
+    """The default of ``projection_init``; None if nothing is learned."""
     if projection not in PROJECTION_INITS:
         return None
     return "staggered" if projection == "linear" and sharing != "layerwise" else "average"
@@ -42,6 +42,7 @@ ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 Dim = int | tuple[int, ...]
 """k of a layer, or of each head in it."""
 _ITEM = re.compile(r"(\d+(?:/\d+)*)(?:x([1-9]\d*))?")
+"""An entry of ``parse_projected_dim``'s notation, such as 128/64x2: the numbers, and how often they are repeated."""
 
 
 def setting(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
@@ -308,7 +309,7 @@ class HeadConfig:
 
 
 def parse_projected_dim(value: Any, layers: int, heads: int) -> list[Dim]:
-    """Parse k of each layer; an integer if all heads of the layer have the same k.
+    """Parse k of each layer (section 4, "nonuniform projected dimension"); an integer if its heads have the same k.
 
         256                     the same in all layers and heads
         256x4,128x8             256 in the first four layers, 128 in the other eight

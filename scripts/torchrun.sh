@@ -22,7 +22,7 @@ export PET_SHUTDOWN_TIMEOUT=${PET_SHUTDOWN_TIMEOUT:-600} # seconds; a torchrun b
 python=${PYTHON:-$PWD/.venv/bin/python}
 processes=${NPROC_PER_NODE:-$("$python" -c 'import torch; print(torch.cuda.device_count() or 1)')}
 run=$("$python" -m fairseq_linformer.cli submit --no-sbatch --nodes "${NODES:-1}" --ntasks-per-node "$processes" "$@")
-[ -d "$run" ] || { echo "$run"; exit; } # of --help
+[ -d "$run" ] || { echo "$run"; exit; } # the text of --help
 exec "$python" -m torch.distributed.run \
     --nnodes "${NODES:-1}" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes" \
     --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" \

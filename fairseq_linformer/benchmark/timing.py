@@ -83,10 +83,8 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def process_bytes(field: str, pid: int | str = "self") -> int | None:
-    """A size of a process from the kernel, as ``VmHWM``, the peak, which psutil lacks on Linux.
-
-    None if the process has ended, or on another system.
-    """
+    """Bytes of a field of /proc/PID/status, such as ``VmHWM``, the peak, which psutil lacks; None if the process has
+    ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -97,7 +97,7 @@ def change_model(checkpoint: dict[str, Any], arch: str | None = None, **options:
 
 
 def describe(checkpoint: dict[str, Any], old_n: int, folder: Path) -> Iterator[str]:
-    """Lines on what ``convert`` wrote to a folder."""
+    """Lines on what ``convert`` wrote to a folder, from a model of ``old_n`` positions."""
     model = get_cfg_section(checkpoint, "model")
     n = model["max_positions"]
     sizes = {"n": n, "k": model.get("projected_dim"), "local window": model.get("local_window")}

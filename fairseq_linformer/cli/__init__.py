@@ -3,7 +3,7 @@
 Each command is a module, whose docstring is the help text:
 
     add_options(parser)   adds its options
-    run(options)          calls a function, and returns what is printed; ``options`` has those given, and defaults
+    run(options)          calls a function with the options that are given or have a default; returns what is printed
 """
 
 import logging

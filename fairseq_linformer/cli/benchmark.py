@@ -65,9 +65,18 @@ def run(options: argparse.Namespace) -> str:
     torch.set_num_threads(options.threads)
     size = options.encoder_layers, options.encoder_embed_dim
     tokens = options.max_tokens or (32768 if options.device == "cuda" else 2048)
-    models = options.models, options.lengths, options.projected_dim, tokens, options.local_window
     setup = Setup(options.device, options.dtype, *size, rounds=options.rounds)
-    measurements = list_measurements(options.kind, setup, *models, options.max_positions, options.data)
+    measurements = list_measurements(
+        options.kind,
+        setup,
+        options.models,
+        options.lengths,
+        options.projected_dim,
+        tokens,
+        options.local_window,
+        options.max_positions,
+        options.data,
+    )
     rows = [row for measurement in measurements for row in measure_once(options.out, measurement)]
     failed = [row for row in rows if row.metric == "failed"]
     table = tabulate("Median [extremes of the rounds]", (row for row in rows if row.metric != "failed"))

@@ -71,9 +71,9 @@ def run(options: argparse.Namespace) -> str | None:
     out, model = given.pop("json", None), identify(given.pop("checkpoint"))
     if model.kind is not Kind.ONNX:
         given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
-    score, name = (_score_rows, "input") if "input" in given else (_compute_perplexity, "perplexity")
-    content, report = score(model, given.pop(name), given)
-    content = {"checkpoint": model.path, "on": getattr(options, name), **content}
+    score, option = (_score_rows, "input") if "input" in given else (_compute_perplexity, "perplexity")
+    content, report = score(model, given.pop(option), given)
+    content = {"checkpoint": model.path, "on": getattr(options, option), **content}
     if out == STDOUT:
         print(json.dumps(content, indent=1))
     elif out:
@@ -105,10 +105,10 @@ def _score_rows(model: Any, name: str, given: dict[str, Any]) -> tuple[dict[str,
             {option: given[option] for option in ("stride", "truncation", "tokenizer") if option in given}, name
         )
     open_classifier, read = choose_classifier(model.kind), choose_reader(name)
-    limits, source = take(given, predict) | take(given, evaluate), take(given, read)
-    files = take(given, open_classifier)
+    settings = take(given, predict) | take(given, evaluate)
+    reader_options, model_options = take(given, read), take(given, open_classifier)
     check_taken(given, f"{name} with {model.path}, {model.kind}")
-    classifier = open_classifier(model.path, **files)
-    total, rows = read(classifier, name, **source, truncated="stride" not in limits)
-    result = evaluate(classifier, rows, total=total, **limits)
+    classifier = open_classifier(model.path, **model_options)
+    total, rows = read(classifier, name, **reader_options, truncated="stride" not in settings)
+    result = evaluate(classifier, rows, total=total, **settings)
     return result, format_report(result)

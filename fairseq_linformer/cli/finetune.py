@@ -84,8 +84,8 @@ def _build_job(options: argparse.Namespace) -> tuple[Any, str]:
     recipes = choose_recipes(checkpoint, **take(given, choose_recipes))
     task, source, label, data = open_task(given.pop("task"), given.pop("source", None), take(given, open_own))
     own_label = default_name(label, checkpoint.path)
-    kind = "-from-scratch" * ("from_scratch" in given) + "-grid" * ("grid" in options or len(recipes) > 1)
-    name = given.pop("name", "") or f"finetune/{own_label}{kind}"
+    suffix = "-from-scratch" * ("from_scratch" in given) + "-grid" * ("grid" in options or len(recipes) > 1)
+    name = given.pop("name", "") or f"finetune/{own_label}{suffix}"
     data = given.pop("data", data) or f"data/{own_label if isinstance(source, TaskFiles) else label}"
     if "device" not in given:
         given["device"] = "cuda" if "slurm" in options else choose_device(Path(options.runs, name))

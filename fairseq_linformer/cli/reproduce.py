@@ -48,10 +48,7 @@ def run(options: argparse.Namespace) -> str:
         raise ValueError(f"--results must be an existing folder, got {results}")
     if options.experiment == "report":
         return "\n".join(map(str, write_pages(results, experiments)))
-    return "\n".join([*_measure(experiments[options.experiment], options), REPORT])
-
-
-REPORT = "`fairseq-linformer reproduce report` writes the pages"
+    return "\n".join(_measure(experiments[options.experiment], options))
 
 
 def _measure(module: ModuleType, options: argparse.Namespace) -> Iterator[str]:
@@ -75,6 +72,7 @@ def _measure(module: ModuleType, options: argparse.Namespace) -> Iterator[str]:
         if verdict.checks:
             yield f"{verdict.outcome}: {verdict.claim}"
             yield from (f"  {number}" for number in [*verdict.numbers, *verdict.remarks])
+    yield "`fairseq-linformer reproduce report` writes the pages"
 
 
 def _choose_parts(module: ModuleType, options: argparse.Namespace, given: Mapping[str, Any]) -> list[str]:

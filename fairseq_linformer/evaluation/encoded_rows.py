@@ -121,7 +121,8 @@ def normalize_names(names: list[str]) -> list[str]:
 def read_task(
     classifier: Classifier, name: str, source: str = "hub", split: str = "valid", truncated: bool = True
 ) -> tuple[int, Iterator[EncodedExample]]:
-    """The number of published rows of a task, and the rows; unusable ones are skipped, as in ``prepare``."""
+    """The number of published rows of a task, and the rows, truncated to n or whole; unusable ones are skipped, as in
+    ``prepare``."""
     task = TASKS[name]
     if split not in task.splits:
         raise ValueError(f"unknown --split {split!r} of {task.name}; choose from {', '.join(task.splits)}")

@@ -24,8 +24,10 @@ def read_file(
     label_column: str | None = None,
     truncated: bool = True,
 ) -> tuple[None, Iterator[EncodedExample]]:
-    """None, since the number of rows is unknown, and the rows, as ``read_examples`` finds and a classifier encodes
-    them."""
+    """The number of rows of a file, which is unknown, so None; and the rows, truncated to n or whole.
+
+    The other arguments are those of ``read_examples``.
+    """
     if path != STDIN and not Path(path).is_file():
         raise ValueError(f"{path} must be a file, or a folder that `prepare` wrote for a task")
     inputs = classifier.num_inputs if truncated else 1

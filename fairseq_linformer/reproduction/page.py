@@ -232,6 +232,7 @@ def _experiment(name: str, module: ModuleType, results: dict[str, list[Result]],
         for verdict in module.verdicts(found):
             if verdict.outcome != UNMEASURED:
                 mark = f"{MARKS[verdict.outcome]} {verdict.outcome}"
+                # One number, or up to three that decide against the claim or leave it undecided.
                 decisive = sum(check.outcome == verdict.outcome != HOLDS for check in verdict.checks)
                 numbers = verdict.numbers[: min(max(decisive, 1), 3)]
                 rows.append([verdict.name, verdict.claim, scale, mark, "<br>".join(numbers)])

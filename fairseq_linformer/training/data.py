@@ -20,13 +20,16 @@ from .initial_checkpoint import InitialCheckpoint
 
 
 def open_task(name: str, source: str | None, own: dict[str, Any]) -> tuple[Task, str | TaskFiles, str, str | None]:
-    """The task that a user names, the source of its rows, the name of either for folders, and its folder if that is
-    what the name is.
+    """Open what a user finetunes on.
 
     Args:
         name: of a task, a user's file or folder, or a folder that ``prepare`` wrote.
         source: as for ``open_source``.
         own: options of ``open_own``, for a user's files.
+
+    Returns:
+        The task; the source of its rows; its name, or that of the file or folder, for new folders; and the folder that
+        ``prepare`` wrote, None if ``name`` is none.
     """
     path = Path(name)
     if source and name not in TASKS:

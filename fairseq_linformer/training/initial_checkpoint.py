@@ -120,7 +120,7 @@ def _convert(model: ModelPath, starts: Path, dry_run: bool) -> Path:
         )
     starts.mkdir(parents=True, exist_ok=True)
     with open(starts / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # while another process converts it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # waits while another process converts it
         if not folder.exists():
             with new_folder(folder) as new:
                 write_model(new, *read_model(model))

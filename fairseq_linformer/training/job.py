@@ -46,6 +46,7 @@ PATH_OPTIONS = (
     *(f"checkpoint.{name}" for name in ("finetune_from_model", "continue_once", "restore_file")),
     "criterion.teacher",
 )
+"""Options that are paths, which become absolute and must exist."""
 _NOT_IN_NAME = (
     "gpus",
     "distributed_training.",
@@ -146,7 +147,7 @@ def _split_config(config: str | Path) -> tuple[Path, list[str]]:
     """Split a path into the base YAML and, for a file in a folder of overrides next to it, the override's choice.
     ValueError if there is no such file.
 
-    ``configs/...`` is in the package, unless there is such a file.
+    A path in ``configs/`` is the package's, unless the current folder has such a file.
     """
     path = Path(config)
     if path.parts[:1] == (CONFIGS.name,) and not path.exists():

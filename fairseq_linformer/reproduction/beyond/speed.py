@@ -1,4 +1,4 @@
-"""Finetuning on short sentences, and other steps at base size, take less time than with the authors' code on a CPU.
+"""On a CPU finetuning on short sentences, and other steps at base size, take less time than with the authors' code.
 
 Each holds if the median over interleaved rounds of each measured ratio is within its limit. **training**: a pretraining
 step at n = 512, k = 256, layerwise, is 1.12 times as fast as the authors', and takes at most 0.75 times their
