@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
             hint = "; --text-column is repeated for a second column" if "text_column" in options else ""
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
         for word in getattr(options, "overrides", ()):
-            if "=" not in word and not word.startswith("~"):
+            if "=" not in word and not word.startswith("~") and not word.endswith(".yaml"):  # which plan takes
                 hint = "commas separate values of an option, and --text-column is repeated for a second column"
                 self.error(f"an override must be KEY=VALUE or ~KEY, got {word}; {hint}")
         return options, rest
