@@ -118,6 +118,8 @@ CASES: list[Case] = [
         task.data=data checkpoint.save_dir=/tmp -> checkpoint.save_dir must be checkpoints.* got /tmp
         task.data=data checkpoint.finetune_from_model=nowhere.pt -> finetune_from_model must .*nowhere.pt
         task.data=data checkpoint.restore_file=nowhere.pt -> restore_file must .*nowhere.pt
+        task.data=data --no-sbatch --dry-run -> --dry-run has no effect with --no-sbatch
+        task.data=data --no-sbatch --time=3 -> --time=3 has no effect with --no-sbatch
         task.data=data +model._target_=os.system -> _target_
         """,
     ),
@@ -158,6 +160,7 @@ CASES: list[Case] = [
         --labels bad/empty.txt -> empty.txt
         --predictions rows.tsv -> rows.tsv already exists
         --predictions p.csv -> --predictions.*p.csv
+        --predictions - --json - -> --json must be a file other than --predictions, got -
         --predictions nowhere/p.tsv -> nowhere
         --max-tokens 0 -> --max-tokens.* 0
         --device tpu -> --device: must be one that PyTorch can use, such as cpu, got .tpu.
