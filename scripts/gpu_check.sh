@@ -14,7 +14,7 @@ set -euo pipefail
 folder=$(realpath -m "$1") results=$(realpath -m "$1/results")
 shift
 if [ "${1:-}" = --results ]; then
-    results=$(realpath -m "$2")
+    results=$(realpath -m "${2:?--results needs a folder}")
     shift 2
 fi
 # shellcheck source=scripts/gpu_environment.sh

@@ -65,6 +65,8 @@ def run(options: argparse.Namespace) -> str | None:
 
     given = dict(vars(options))
     outputs = [given[name] for name in ("predictions", "json") if name in given]
+    if len({*outputs}) < len(outputs):
+        raise ValueError(f"--json must be a file other than --predictions, got {outputs[0]}")
     for path in outputs:
         if path != STDOUT:
             check_new_file(path)

@@ -28,6 +28,8 @@ def run(options: argparse.Namespace) -> str:
     from ..training.run_folder import check_run_folder, write_config
     from ..training.slurm import layout, submit
 
+    if "no_sbatch" in options and (unused := ["--dry-run"] * ("dry_run" in options) + options.sbatch_options):
+        raise ValueError(f"{unused[0]} has no effect with --no-sbatch")
     default = 1 if "no_sbatch" in options else 8
     nodes, per_node = (getattr(options, name, default) for name in ("nodes", "ntasks_per_node"))
     words = tuple(options.overrides)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn import functional  # not its functions: the plan and fairseq_fixes.py replace attention
 
 from .dropout import dropout, dropped_product
 from .linear import AnyProjection, LinearProjection
@@ -189,7 +189,7 @@ class LinearMultiheadAttention(nn.Module):
         # On CPU, PyTorch's attention with dropout is not fused and stores 12 bytes per weight; this stores 5.
         if not (need_weights or (p > 0 and q.device.type == "cpu")):
             mask = None if bias is None else bias.to(q.dtype)
-            return scaled_dot_product_attention(q, keys, values, mask, p), None
+            return functional.scaled_dot_product_attention(q, keys, values, mask, p), None
         weights = self._softmax(self._scaled(q) @ keys.transpose(-2, -1), bias)
         return dropped_product(weights, values, p), weights
 
@@ -252,7 +252,7 @@ def apply_with_biases(x: Tensor, *linears: nn.Module) -> list[tuple[Tensor, Tens
     Each is called, once, with a position of zeros after those of each sentence, (B, n + 1, d). It may be quantized,
     offloaded, adapted (by an adapter for each sentence), or have hooks; its ``weight`` and ``bias`` are not read.
     """
-    padded = pad(x, (0, 0, 0, 1))
+    padded = functional.pad(x, (0, 0, 0, 1))
     return [linear(padded).split((x.size(1), 1), 1) for linear in linears]
 
 

@@ -53,7 +53,7 @@ def main(run: str) -> int:
     try:
         cfg = read_config(folder)
         distribute(cfg, world_size)
-        _prefer_own_checkpoint(cfg)
+        _prefer_own_checkpoint(cfg, folder / CHECKPOINTS)
         if cfg.common.cpu:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # otherwise PyTorch and fairseq reserve memory of the first GPU
         elif not torch.cuda.is_available():
@@ -75,9 +75,12 @@ def main(run: str) -> int:
     return status
 
 
-def _prefer_own_checkpoint(cfg: DictConfig) -> None:
-    """Make ``restore_file`` the checkpoint of the first start only; fairseq would start from it at every resume."""
+def _prefer_own_checkpoint(cfg: DictConfig, own: Path) -> None:
+    """Make ``restore_file`` and what is reset those of the first start only; fairseq would repeat both at every resume,
+    and count updates from 0 again."""
     options = cfg.checkpoint
+    if any(own.glob("checkpoint*.pt")):
+        options.update({name: False for name in options if name.startswith("reset_")})
     if options.restore_file != LAST and not options.finetune_from_model:  # with both, fairseq ends in an error
         options.continue_once, options.restore_file = options.restore_file, LAST
 

@@ -99,6 +99,8 @@ CASES: list[Case] = [
         model.dropout=2 -> dropout must .*2
         model.dropout=abc -> abc
         +model.encoder_attention_heads=5 -> encoder_attention_heads must divide .*5
+        base -> an override must be KEY=VALUE or ~KEY, got base
+        +run=tiny bad/names.yaml -> bad in bad/names.yaml is not a section
         +run=n512 -> run/n512.; choose from n1024-k128-headwise, .*, tiny$
         common.fp16=false common.bf16=true -> v100-16gb does not support bf16
         common.amp=true -> common.amp must .*True
@@ -116,6 +118,8 @@ CASES: list[Case] = [
         task.data=data checkpoint.save_dir=/tmp -> checkpoint.save_dir must be checkpoints.* got /tmp
         task.data=data checkpoint.finetune_from_model=nowhere.pt -> finetune_from_model must .*nowhere.pt
         task.data=data checkpoint.restore_file=nowhere.pt -> restore_file must .*nowhere.pt
+        task.data=data --no-sbatch --dry-run -> --dry-run has no effect with --no-sbatch
+        task.data=data --no-sbatch --time=3 -> --time=3 has no effect with --no-sbatch
         task.data=data +model._target_=os.system -> _target_
         """,
     ),
@@ -156,6 +160,7 @@ CASES: list[Case] = [
         --labels bad/empty.txt -> empty.txt
         --predictions rows.tsv -> rows.tsv already exists
         --predictions p.csv -> --predictions.*p.csv
+        --predictions - --json - -> --json must be a file other than --predictions, got -
         --predictions nowhere/p.tsv -> nowhere
         --max-tokens 0 -> --max-tokens.* 0
         --device tpu -> --device: must be one that PyTorch can use, such as cpu, got .tpu.

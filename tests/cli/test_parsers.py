@@ -100,3 +100,5 @@ def test_overrides_and_options_of_sbatch_may_stand_anywhere():
     options = build_parser().parse_args("submit +run=tiny --nodes 2 ~a --time=3 b=1 --runs here".split())
     assert options.overrides == ("+run=tiny", "~a", "b=1") and options.sbatch_options == ["--time=3"]
     assert (options.nodes, options.runs) == (2, "here")
+    options = build_parser().parse_args("plan --gpus 2 bad.yaml +run=tiny".split())
+    assert options.overrides == ("bad.yaml", "+run=tiny")

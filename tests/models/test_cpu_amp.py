@@ -10,6 +10,9 @@ from fairseq.tasks.fairseq_task import FairseqTask
 from omegaconf import OmegaConf
 
 from fairseq_linformer.models import fairseq_fixes
+from fairseq_linformer.modules.attention import LinearMultiheadAttention
+from fairseq_linformer.modules.linear import LinearProjection
+from fairseq_linformer.modules.order import Order
 
 from ..fairseq_commands import load, train
 
@@ -64,6 +67,16 @@ def test_attention_is_single_precision(keyword):
             context = F.scaled_dot_product_attention(q, k, v, mask)
     assert context.dtype == torch.float32 and torch.equal(context, expected)
     assert F.scaled_dot_product_attention(q, k, v, mask).dtype == torch.bfloat16  # without autocast
+
+
+def test_linear_attention_is_single_precision():
+    attention = LinearMultiheadAttention(8, 2, LinearProjection(8, 4))
+    contexts = []
+    attention.out_proj.register_forward_pre_hook(lambda module, inputs: contexts.append(inputs[0].dtype))
+    fairseq_fixes._exempt_attention()
+    with torch.autocast("cpu", torch.bfloat16):
+        attention(torch.randn(2, 8, 8), order=Order.KEYS)
+    assert contexts == [torch.float32]
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])

@@ -7,6 +7,7 @@ import time
 from multiprocessing.util import get_temp_dir
 
 import pytest
+from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf
 
 from fairseq_linformer.training import worker
@@ -85,3 +86,13 @@ def test_exit_leaves_no_process_that_keeps_the_output_open_and_no_folder():
         folder = output.read()  # to its end, since all processes that could write have ended
     process.join()
     assert process.exitcode == 7 and folder and not os.path.exists(folder)
+
+
+def test_what_the_first_start_resets_is_kept_at_a_resume(tmp_path):
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.checkpoint.restore_file, cfg.checkpoint.reset_optimizer = "start.pt", True
+    worker._prefer_own_checkpoint(cfg, tmp_path)
+    assert cfg.checkpoint.reset_optimizer and cfg.checkpoint.continue_once == "start.pt"
+    (tmp_path / "checkpoint_last.pt").touch()
+    worker._prefer_own_checkpoint(cfg, tmp_path)
+    assert not cfg.checkpoint.reset_optimizer
