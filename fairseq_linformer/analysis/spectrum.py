@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..config import Dim, format_projected_dim
@@ -89,6 +90,8 @@ def measure_spectrum(
     with progress_bar("spectrum", number, "sentence", initial=done) as progress:
         for sentence in islice(sentences, done, number):
             curves = [cumulative_shares(maps)[0].cpu() for maps in model.read_maps(torch.tensor([sentence]))]
+            longest = max(curve.size(-1) for curve in curves)  # layers with shifted windows may reach one k' more
+            curves = [F.pad(curve, (0, longest - curve.size(-1)), value=1.0) for curve in curves]
             sums, done = sums + torch.stack(curves).numpy(), done + 1
             progress.update(1)
             if state is not None and time.monotonic() - saved > _SAVE_INTERVAL:

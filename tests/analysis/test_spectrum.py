@@ -82,6 +82,16 @@ def test_linformer_has_k_singular_values(linformer, sentences):
     assert spectrum.curve.shape == (LAYERS, HEADS, 4) and spectrum.index == 1
 
 
+def test_layers_that_reach_different_numbers_of_windows(linformer):
+    """Of 16 positions; the windows of every second layer are shifted by half of one."""
+    model = load_model(linformer(projected_dim=8, sharing="headwise", projection_init="staggered"))
+    sentences = [[0, 5, 6, 7, 8, 9, 10, 2]]
+    reached = [maps.size(-1) for maps in model.read_maps(torch.tensor(sentences))]
+    curve = measure_spectrum(model, sentences, 1, 8, "text").curve
+    assert len(set(reached)) > 1 and curve.shape[-1] == max(reached)
+    np.testing.assert_allclose(curve[..., -1], 1.0)
+
+
 def test_rejected_text_and_weights(roberta, sentences, tmp_path):
     model = load_model(roberta)
     (tmp_path / "short.txt").write_text("the cat\n")
