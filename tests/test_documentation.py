@@ -106,7 +106,7 @@ def run_line(line: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["conversion", "recipes"])
+@pytest.mark.parametrize("page", ["conversion", pytest.param("recipes", marks=pytest.mark.nightly)])
 def test_python_of_a_page(page, tmp_path, monkeypatch):
     """Each block stands alone, on exports of a tiny encoder."""
     monkeypatch.chdir(tmp_path)

@@ -178,8 +178,15 @@ def test_resized_untied_embeddings(tmp_path):
     torch.testing.assert_close(LinformerForMaskedLM.from_pretrained(tmp_path)(RIGHT).logits, model(RIGHT).logits)
 
 
+LAST_LAYERS = [LinformerForMaskedLM, LinformerForSequenceClassification]
+"""With a last layer that computes some positions only."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("model_class", CLASSES)
+@pytest.mark.parametrize(
+    "model_class",
+    [*LAST_LAYERS, *(pytest.param(each, marks=pytest.mark.nightly) for each in CLASSES if each not in LAST_LAYERS)],
+)
 @torch.no_grad()
 def test_exported_program(model_class):
     """``torch.export`` with any batch and length, padded on either side."""
