@@ -345,7 +345,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
         title = f"{task}: {metric} in percent, median over seeds [extremes]"
         found += pivot(title, quality.select(metric), "reader", "group")
         title = f"Documents of n tokens per second, {'mean-pooled features' if task == 'retrieval' else 'classified'}"
-        found += pivot(title, rows.select("rate", task=task), "reader", "n")
+        found += pivot(title, sorted(rows.select("rate", task=task), key=lambda row: row.n), "reader", "n")
     return found
 
 
