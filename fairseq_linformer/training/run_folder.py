@@ -8,6 +8,7 @@ RUN/attempts.jsonl   commit, hardware, versions, date and processes of each star
 RUN/done             exists once training is complete
 """
 
+import errno
 import fcntl
 import json
 import logging
@@ -145,6 +146,6 @@ def is_intact(path: Path) -> bool:
         with zipfile.ZipFile(path) as file:
             return bool(file.namelist()) and file.testzip() is None
     except Exception as error:  # damaged archives make zipfile raise almost any error
-        if isinstance(error, OSError) and error.filename:  # it cannot be opened
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which a seek to a damaged offset raises
             raise
         return False

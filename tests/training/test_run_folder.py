@@ -1,9 +1,11 @@
 """A run folder belongs to one configuration and one job at a time, records its attempts, and resumes from its newest
 intact checkpoint."""
 
+import errno
 import json
 import multiprocessing
 import os
+import zipfile
 
 import pytest
 import torch
@@ -177,3 +179,15 @@ def test_a_changed_flag_or_method_of_an_entry_is_damage(tmp_path, offset, value)
     content[content.index(b"PK\x03\x04") + local] = value
     path.write_bytes(content)
     assert not is_intact(path)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_not_taken_for_damaged(tmp_path, monkeypatch):
+    """As on a network file system that is gone for a moment."""
+    torch.save({"a": torch.zeros(3)}, tmp_path / "checkpoint_last.pt")
+
+    def fail(file):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(zipfile.ZipFile, "testzip", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        restore_last(tmp_path)
