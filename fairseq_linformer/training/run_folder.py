@@ -146,6 +146,7 @@ def is_intact(path: Path) -> bool:
         with zipfile.ZipFile(path) as file:
             return bool(file.namelist()) and file.testzip() is None
     except Exception as error:  # damaged archives make zipfile raise almost any error
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which a seek to a damaged offset raises
+        # bz2 raises an OSError without number, and a seek to a damaged offset EINVAL.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         return False
