@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional  # not its functions: the plan and fairseq_fixes.py replace attention
+from torch.nn import functional  # not its functions, so that replacing them has an effect
 
 from .dropout import dropout, dropped_product
 from .linear import AnyProjection, LinearProjection

@@ -99,8 +99,8 @@ CASES: list[Case] = [
         model.dropout=2 -> dropout must .*2
         model.dropout=abc -> abc
         +model.encoder_attention_heads=5 -> encoder_attention_heads must divide .*5
-        base -> an override must be KEY=VALUE or ~KEY, got base
-        +run=tiny bad/names.yaml -> bad in bad/names.yaml is not a section
+        base -> configuration base does not exist; choose from configs/pretrain/base.yaml
+        +run=tiny bad/names.yaml -> an override must be KEY=VALUE or ~KEY, got bad/names.yaml
         +run=n512 -> run/n512.; choose from n1024-k128-headwise, .*, tiny$
         common.fp16=false common.bf16=true -> v100-16gb does not support bf16
         common.amp=true -> common.amp must .*True
