@@ -1,5 +1,7 @@
 """Files that are complete or do not exist, also after a power cut, and folders that belong to their inputs."""
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -50,6 +52,23 @@ def read_json(path) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
         raise ValueError(f"{path} is not JSON: {error}") from None
+
+
+def is_read_error(error: Exception) -> bool:
+    """Whether a file could not be read, rather than that its content is damaged: then bz2 raises an OSError without
+    number, and a seek to a place that does not exist EINVAL."""
+    return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+
+
+@contextmanager
+def lock(folder) -> Iterator[None]:
+    """Lock a folder for the block, after other processes that have locked it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def fingerprint(content: Any) -> str:

@@ -10,7 +10,6 @@ It works with ``masked_lm`` and ``sentence_prediction``. As in fairseq's criteri
 averaged over masked tokens or sentences; the mean over hidden states is multiplied by the same number.
 """
 
-import hashlib
 import math
 import random
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from torch import Tensor
 
 from ..config import PROBABILITY, check_values, setting
+from ..files import sha256
 from ..modules.windows import ceil_div
 from .state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, count_layers, head_names, max_positions, upgrade_names
 from .stub_task import StubTask
@@ -69,8 +69,7 @@ class Teacher:
         if head is not None and (bias is None or len(bias) != num_classes):
             found = f"it has {len(bias)}" if bias is not None else f"it has {', '.join(head_names(state)) or 'no head'}"
             raise ValueError(f"teacher {self.name} must have the head {head!r} with {num_classes} classes, but {found}")
-        with open(path, "rb") as file:
-            self.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        self.sha256 = sha256(path)
         self.vocab_size, self.width = state[EMBEDDINGS].shape
         self.max_positions, self.layers = max_positions(state), count_layers(state)
         imported = (checkpoint.get("provenance") or {}).get("imported") or {}

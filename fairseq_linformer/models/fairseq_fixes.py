@@ -42,6 +42,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train
 from torch import Tensor, nn
 
+from ..files import is_read_error
 from .hub_bpe import begins_word
 from .state_dicts import head_names
 
@@ -138,7 +139,7 @@ def _explain_failures(path, expected: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # torch raises many types of errors on files that are not pickles
-        if isinstance(error, OSError) and error.filename:  # it cannot be opened
+        if is_read_error(error):
             raise
         if code := _REJECTED_TYPE.search(str(error)):
             raise ValueError(

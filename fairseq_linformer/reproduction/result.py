@@ -4,13 +4,10 @@ RESULTS/EXPERIMENT/SCALE.json is a list of results, one per part of the experime
 same part; git keeps the earlier one.
 """
 
-import fcntl
 import json
 import math
-import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +17,7 @@ from ..benchmark.rows import Row
 from ..benchmark.rows import repeated as repeated
 from ..benchmark.rows import significant as significant
 from ..data.tokenizer_files import DICTIONARY
-from ..files import check_data_path, claim, open_atomic, read_json, sha256
+from ..files import check_data_path, claim, lock, open_atomic, read_json, sha256
 from ..machine import provenance
 
 Parts = dict[str, dict[str, tuple[str, ...]]]
@@ -123,21 +120,11 @@ def write(result: Result, path: Path) -> None:
     """Write a result into a file of results, in the place of the one of its part; another process may write another
     part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path.parent):
+    with lock(path.parent):
         results = {each.part: each for each in read(path)}
         results[result.part] = result
         with open_atomic(path) as file:
             file.write("[\n" + ",\n".join(each.as_json() for each in results.values()) + "\n]\n")
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def read(path: Path) -> list[Result]:

@@ -1,6 +1,5 @@
 """The checkpoint that finetuning starts from; a model of ``transformers`` is converted first."""
 
-import fcntl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from ..checkpoints.identify import MODEL, Kind, ModelPath
 from ..checkpoints.provenance import read_origins
 from ..checkpoints.to_linformer import from_authors
 from ..checkpoints.transformers_loading import hash_weights, load_config
-from ..files import new_folder, sha256
+from ..files import lock, new_folder, sha256
 from ..models.options import ARCHITECTURES, LinformerRobertaConfig
 from ..models.state_dicts import EMBEDDINGS, has_projections, head_names, max_positions, upgrade_names
 from .job import quote
@@ -119,8 +118,7 @@ def _convert(model: ModelPath, starts: Path, dry_run: bool) -> Path:
             f"{model.path} is not converted, and --dry-run writes nothing; run without it, or convert it first"
         )
     starts.mkdir(parents=True, exist_ok=True)
-    with open(starts / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # waits while another process converts it
+    with lock(starts):  # another process may convert it now
         if not folder.exists():
             with new_folder(folder) as new:
                 write_model(new, *read_model(model))

@@ -8,7 +8,6 @@ RUN/attempts.jsonl   commit, hardware, versions, date and processes of each star
 RUN/done             exists once training is complete
 """
 
-import errno
 import fcntl
 import json
 import logging
@@ -23,7 +22,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from ..checkpoints.identify import LAST
-from ..files import check_same, open_atomic
+from ..files import check_same, is_read_error, open_atomic
 from ..machine import merge_provenance, provenance
 from .job import TrainingJob, micro_batches
 
@@ -146,7 +145,6 @@ def is_intact(path: Path) -> bool:
         with zipfile.ZipFile(path) as file:
             return bool(file.namelist()) and file.testzip() is None
     except Exception as error:  # damaged archives make zipfile raise almost any error
-        # bz2 raises an OSError without number, and a seek to a damaged offset EINVAL.
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+        if is_read_error(error):
             raise
         return False
