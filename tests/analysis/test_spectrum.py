@@ -97,7 +97,7 @@ def test_rejected_text_and_weights(roberta, sentences, tmp_path):
     (tmp_path / "short.txt").write_text("the cat\n")
     with pytest.raises(ValueError, match="short.txt has no sentence of 16 tokens"):
         measure(model, sentences(model, tmp_path / "short.txt"))
-    model.encoder.layer_norm_embedding = model.encoder.final_layer_norm = None
+    model.module.encoder.layer_norm_embedding = None
     next(model.module.parameters()).data.fill_(1e30)
     with pytest.raises((ValueError, torch.linalg.LinAlgError)):
         measure(model, sentences(model, n=8), 1)
