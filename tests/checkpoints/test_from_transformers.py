@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 
 import pytest
 import torch
@@ -27,14 +28,10 @@ ROUNDING = dict(rtol=0, atol=2e-5)
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Encoders by family, and by whether they have a masked LM head."""
+def save(tmp_path_factory):
+    """A function from the family of an encoder, and whether it has a masked LM head, to its folder."""
     root = tmp_path_factory.mktemp("encoders")
-    return {
-        (family, head): save_encoder(root / f"{family}-{head}", family, head)
-        for family in FAMILIES
-        for head in (True, False)
-    }
+    return cache(lambda family, head: save_encoder(root / f"{family}-{head}", family, head))
 
 
 def load(folder):
@@ -51,16 +48,15 @@ def encode(folder, texts):
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=1)
 
 
-@pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1]], ids=["padded", "one"])
 @pytest.mark.parametrize("head", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_features_and_logits_equal(folders, family, head, texts, tmp_path):
-    source, out = folders[family, head], tmp_path / "out"
+def test_features_and_logits_equal(save, family, head, tmp_path):
+    source, out = save(family, head), tmp_path / "out"
     convert(source, out, arch="roberta")
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-    inputs = tokenizer(list(texts), padding=True, return_tensors="pt", return_token_type_ids=False)
+    inputs = tokenizer(list(TEXTS), padding=True, return_tensors="pt", return_token_type_ids=False)
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(source).eval()
-    tokens, ours = encode(out, texts), load(out)
+    tokens, ours = encode(out, TEXTS), load(out)
     assert tokens.shape == inputs["input_ids"].shape
     real = tokens.ne(1)
     assert torch.equal(real, inputs["attention_mask"].bool())
@@ -74,10 +70,9 @@ def test_features_and_logits_equal(folders, family, head, texts, tmp_path):
             assert torch.equal(order[tokens][real], inputs["input_ids"][real])
 
 
-@pytest.mark.parametrize("local_window", [0, 2])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_linformer_with_k_equal_to_n_is_the_encoder(folders, family, local_window, tmp_path):
-    source = folders[family, True]
+@pytest.mark.parametrize("family, local_window", [("bert", 2), ("roberta", 0)])
+def test_linformer_with_k_equal_to_n_is_the_encoder(save, family, local_window, tmp_path):
+    source = save(family, True)
     convert(source, tmp_path / "a", arch="roberta")
     convert(source, tmp_path / "b", projected_dim=32, local_window=local_window)
     tokens = encode(tmp_path / "a", TEXTS)
@@ -87,9 +82,9 @@ def test_linformer_with_k_equal_to_n_is_the_encoder(folders, family, local_windo
     torch.testing.assert_close(ours(tokens)[0][real], theirs(tokens)[0][real], rtol=1e-4, atol=1e-4)
 
 
-def test_export_and_import_preserve_epsilon(folders, tmp_path):
+def test_export_and_import_preserve_epsilon(save, tmp_path):
     out = tmp_path / "a"
-    checkpoint, _ = convert(folders["bert", True], out, projected_dim=8, sharing="key-value")
+    checkpoint, _ = convert(save("bert", True), out, projected_dim=8, sharing="key-value")
     assert get_cfg_section(checkpoint, "model")["layer_norm_eps"] == 1e-12
     ours = load(out)
     assert {m.eps for m in ours.modules() if hasattr(m, "normalized_shape")} == {1e-12}
@@ -107,10 +102,10 @@ def test_export_and_import_preserve_epsilon(folders, tmp_path):
     assert "come from bert-True (SHA-256" in card
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
-def test_exported_tokenizer_is_the_tokenizer(family, folders, tmp_path):
+@pytest.mark.parametrize("family", ["bert", "xlm-roberta"])
+def test_exported_tokenizer_is_the_tokenizer(family, save, tmp_path):
     out = tmp_path / "a"
-    convert(folders[family, True], out)
+    convert(save(family, True), out)
     export_checkpoint(out / "model.pt", tmp_path / "hf")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     assert tokenizer.is_fast and tokenizer.model_max_length == 32
@@ -121,9 +116,9 @@ def test_exported_tokenizer_is_the_tokenizer(family, folders, tmp_path):
     assert tokenizer.decode(tokenizer("low tide")["input_ids"][1:-1]) == "low tide"
 
 
-def test_roberta_keeps_fairseqs_architecture(folders, tmp_path):
-    convert(folders["roberta", True], tmp_path / "a", arch="roberta")
-    convert(folders["bert", True], tmp_path / "b", arch="roberta")
+def test_roberta_keeps_fairseqs_architecture(save, tmp_path):
+    convert(save("roberta", True), tmp_path / "a", arch="roberta")
+    convert(save("bert", True), tmp_path / "b", arch="roberta")
     a, b = (get_cfg_section(read_checkpoint(tmp_path / each / "model.pt"), "model") for each in "ab")
     assert a["_name"] == "roberta" and "layer_norm_eps" not in a
     assert (b["_name"], b["projection"], b["layer_norm_eps"]) == ("linformer_roberta", "none", 1e-12)
@@ -135,22 +130,15 @@ def test_roberta_keeps_fairseqs_architecture(folders, tmp_path):
     assert hub.decode(hub.encode("low tide")) == "low tide"
 
 
-def test_output_of_the_command(folders, tmp_path, capsys):
+def test_defaults_and_provenance(save, tmp_path, capsys):
     """k = n / 4 and a local window of 16 by default; what is new and untrained is reported."""
-    main(["convert", str(folders["bert", False]), str(tmp_path / "a"), "--max-positions", "48"])
-    path, positions, head, options = capsys.readouterr().out.splitlines()
-    assert path == f"{tmp_path / 'a' / 'model.pt'}: n = 48, k = 12, local window = 16"
-    assert positions == "positions 33 to 48 start as copies of positions 1 to 32; train them"
-    assert "new and untrained" in head
-    assert options == (
-        "fairseq-train: --arch linformer_roberta --encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 "
-        "--encoder-attention-heads 4 --sharing headwise --max-positions 48 --projected-dim 12 --local-window 16 "
-        "--layer-norm-eps 1e-12"
-    )
+    main(["convert", str(save("bert", False)), str(tmp_path / "a"), "--max-positions", "48"])
+    path, _, head, _ = capsys.readouterr().out.splitlines()
+    assert path == f"{tmp_path / 'a' / 'model.pt'}: n = 48, k = 12, local window = 16" and "new and untrained" in head
     imported = read_checkpoint(tmp_path / "a" / "model.pt")["provenance"]["imported"]
     assert imported["lm_head"] == "new, untrained" and imported["model_type"] == "bert"
     assert len(imported["sha256"]) == 64
-    new, _ = convert(folders["distilbert", True], tmp_path / "b", arch="roberta", max_positions=64)
+    new, _ = convert(save("distilbert", True), tmp_path / "b", arch="roberta", max_positions=64)
     assert new["provenance"]["imported"]["lm_head"] == "imported" and load(tmp_path / "b").max_positions() == 64
 
 
@@ -188,10 +176,9 @@ BROKEN = {
     "tasks": (lambda f: edit(f, model_type="ernie", use_task_id=True), "use_task_id of .* must be False, got True"),
     "activation of the head": (
         lambda f: edit(f, model_type="electra", embedding_size=16, hidden_act="relu"),
-        "activation of .* must be gelu, got 'relu'",
+        "hidden_act of .* must be gelu, got 'relu'",
     ),
-    "no reason known": (lambda f: edit(f, model_type="fnet"), "model_type of .* must be one of bert, .*, got 'fnet'$"),
-    "activation": (lambda f: edit(f, hidden_act="silu"), "activation"),
+    "activation": (lambda f: edit(f, hidden_act="silu"), "hidden_act"),
     "decoder": (lambda f: edit(f, is_decoder=True), "is_decoder"),
     "epsilon": (lambda f: edit(f, layer_norm_eps=1.0), "layer_norm_eps of .* must be at least 1e-15 and below 1"),
     "layers": (lambda f: edit(f, num_hidden_layers=3), "is missing"),
