@@ -151,7 +151,7 @@ def replace_model(checkpoint: dict[str, Any], model: dict[str, Tensor], options:
 
 def write_model(folder: Path, checkpoint: dict[str, Any], files: Files) -> None:
     """Write ``model.pt`` and the files that belong next to it to a folder."""
-    replace_checkpoint(checkpoint, folder / MODEL)
+    write_checkpoint(checkpoint, folder / MODEL)
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
@@ -220,12 +220,6 @@ def put_into(folder: str, files: Files) -> Files:
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path) -> None:
-    """Write a checkpoint to a new file."""
-    check_new_file(path)
-    replace_checkpoint(checkpoint, path)
-
-
-def replace_checkpoint(checkpoint: dict[str, Any], path) -> None:
     """Write a checkpoint atomically, replacing the file if it exists."""
     with open_atomic(path, "wb") as file:
         torch.save(checkpoint, file)
@@ -235,7 +229,7 @@ def remove_optimizer_state(path) -> None:
     """Remove from a checkpoint what only resuming needs, most of the file."""
     checkpoint = read_checkpoint(path)
     if checkpoint.pop("last_optimizer_state", None) is not None:
-        replace_checkpoint(checkpoint, path)
+        write_checkpoint(checkpoint, path)
 
 
 def check_new_file(path) -> None:
