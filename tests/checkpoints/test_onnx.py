@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -20,7 +19,6 @@ from torch.onnx._internal.exporter import _onnx_program  # noqa: E402
 from fairseq_linformer.checkpoints import onnx_graph  # noqa: E402
 from fairseq_linformer.checkpoints.export_onnx import export_onnx  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
-from fairseq_linformer.evaluation.classifier import OnnxClassifier  # noqa: E402
 from fairseq_linformer.huggingface import LinformerForSequenceClassification, LinformerModel  # noqa: E402
 
 from .onnx_models import (  # noqa: E402
@@ -47,7 +45,6 @@ VARIANTS = {
     "random": dict(projection="random"),
     "full attention": dict(projection="none", projected_dim=None),
 }
-QUICK = ("local window",)
 INT8 = ("k per head", "none, uneven windows", "layerwise, pre-norm, k = n")
 """Variants that are also exported to int8."""
 
@@ -55,13 +52,6 @@ INT8 = ("k per head", "none, uneven windows", "layerwise, pre-norm, k = n")
 def save(model, folder) -> Path:
     model.save_pretrained(folder)
     return folder
-
-
-def check_variant(variant, build, tmp_path):
-    model = build(**VARIANTS[variant])
-    export_onnx(save(model, tmp_path / "model"), tmp_path / "fp32")
-    assert largest_difference(open_graph(tmp_path / "fp32"), model) < 1e-4
-    return model
 
 
 def check_rounding(folder, model):
@@ -73,27 +63,24 @@ def check_rounding(folder, model):
     assert 0 < (exact - rounded).abs().max() < 0.1 * exact.abs().max()
 
 
-def check_int8_projections(model, tmp_path):
-    """Each E and F has 8 bits, also where heads have their own."""
-    export_onnx(tmp_path / "model", tmp_path / "int8", int8=True)
-    graph = onnx.load(tmp_path / "int8/onnx/model_quantized.onnx").graph
-    found = [w for w in graph.initializer if re.search(r"\.[EF]\b.*weight", w.name) and len(w.dims) > 1]
-    assert found and all(weight.data_type == onnx.TensorProto.INT8 for weight in found)
-    check_rounding(tmp_path / "int8", model)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", QUICK)
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "local window" else pytest.mark.nightly)
+        for name in VARIANTS
+    ],
+)
 def test_logits(variant, tmp_path):
-    check_variant(variant, build_masked_lm, tmp_path)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in QUICK])
-def test_logits_of_every_variant(variant, tmp_path):
-    model = check_variant(variant, build_model if variant in INT8 else build_masked_lm, tmp_path)
+    """In int8 each E and F has 8 bits, also where heads have their own."""
+    model = (build_model if variant in INT8 else build_masked_lm)(**VARIANTS[variant])
+    export_onnx(save(model, tmp_path / "model"), tmp_path / "fp32")
+    assert largest_difference(open_graph(tmp_path / "fp32"), model) < 1e-4
     if variant in INT8:
-        check_int8_projections(model, tmp_path)
+        export_onnx(tmp_path / "model", tmp_path / "int8", int8=True)
+        graph = onnx.load(tmp_path / "int8/onnx/model_quantized.onnx").graph
+        found = [w for w in graph.initializer if re.search(r"\.[EF]\b.*weight", w.name) and len(w.dims) > 1]
+        assert found and all(weight.data_type == onnx.TensorProto.INT8 for weight in found)
+        check_rounding(tmp_path / "int8", model)
 
 
 def mean_of_tokens(model, tokens, mask):
@@ -123,12 +110,10 @@ def test_features_of_an_encoder_without_a_head(pooling, tmp_path):
 
 @pytest.mark.nightly
 def test_features_of_a_classifier(tmp_path):
-    """Its head is left out, and ``evaluate`` says so."""
+    """Its head is left out."""
     model = build_model()
     main(["export", str(save(model, tmp_path / "model")), str(tmp_path / "onnx"), "--onnx", "--pooling", "mean"])
     assert largest_difference(open_graph(tmp_path / "onnx"), model.base_model, run=mean_of_tokens) < 1e-4
-    with pytest.raises(ValueError, match="onnx must be an exported classifier"):
-        OnnxClassifier(tmp_path / "onnx")
 
 
 @pytest.mark.slow
@@ -180,24 +165,6 @@ def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
     assert largest_difference(session, model, longest=40) < 1e-4
     with pytest.raises(Exception, match="(?i)onnxruntime"):
         run_graph(session, torch.full((1, 41), 5), torch.ones(1, 41, dtype=torch.long))
-
-
-@pytest.mark.nightly
-def test_int8_command_with_external_weights(tmp_path, monkeypatch):
-    """The quantized graph of a large model has a file of weights."""
-    model, tokens = build_model(), torch.randint(4, 45, (4, 30))
-    export_onnx(save(model, tmp_path / "model"), tmp_path / "whole", int8=True)
-    monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 1000)
-    main(["export", str(tmp_path / "model"), str(tmp_path / "split"), "--onnx", "--int8"])
-    assert {path.name for path in (tmp_path / "split/onnx").iterdir()} == {
-        "model_quantized.onnx",
-        "model_quantized.onnx.data",
-    }
-    shutil.move(tmp_path / "split", tmp_path / "moved")
-    whole, split = (
-        run_graph(open_graph(tmp_path / name), tokens, torch.ones_like(tokens)) for name in ("whole", "moved")
-    )
-    assert torch.equal(whole, split)
 
 
 @pytest.mark.slow
