@@ -7,15 +7,19 @@ from fairseq_linformer.benchmark.measure import Setup
 from fairseq_linformer.benchmark.rows import Case
 
 SETUP = Setup(layers=1, embed_dim=64, vocabulary=100)
-MODELS = ("ours", "roberta")
+MODELS = ("ours", "authors", "roberta")
 
 
 def test_models_of_a_length_take_turns():
-    found = list_measurements("training", SETUP, MODELS, [8, 16], [4, 8], 64, windows=[0, 2], positions=32)
+    """Local windows are of this project's models, and each k is below n."""
+    found = list_measurements("training", SETUP, MODELS, [8, 16], [4, 8, 32], 64, windows=[0, 2], positions=32)
     assert [each.func.__name__ for each in found] == ["training", "training"]
     assert [each.keywords["positions"] for each in found] == [32, 32]
     sizes = [(4, 0), (4, 2), (8, 0), (8, 2)]
-    assert found[1].keywords["cases"] == [*(Case("ours", 16, *size) for size in sizes), Case("roberta", 16)]
+    authors = [Case("authors", 16, k) for k in (4, 8)]
+    assert found[1].keywords["cases"] == [*(Case("ours", 16, *size) for size in sizes), *authors, Case("roberta", 16)]
+    (shorter,) = list_measurements("inference", SETUP, ["ours"], [8], [4, 8], 64)
+    assert shorter.keywords["cases"] == [Case("ours", 8, 4)]
 
 
 @pytest.mark.parametrize("n, batch", [(16, 4), (128, 1)])

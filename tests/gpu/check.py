@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -126,12 +126,10 @@ class Step:
     Attributes:
         words: its command.
         must_log: what the output must contain.
-        environment: more variables.
     """
 
     words: list[str]
     must_log: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 # ---- correctness
@@ -313,9 +311,9 @@ def programs(sizes: Sizes, folder: Path) -> dict[str, Step]:
         optimization.max_update={sizes.updates} dataset.batch_size={sizes.batch} model.projected_dim={sizes.k}
         dataset.disable_validation=true optimization.update_freq=[1]
     """
-    torchrun = ["bash", str(ROOT / "scripts" / "torchrun.sh"), *overrides.split()]
-    variables = {"PYTHON": sys.executable, "NPROC_PER_NODE": "1", "PET_SHUTDOWN_TIMEOUT": "5"}
-    steps["torchrun"] = Step(torchrun, environment=variables)
+    variables = [f"PYTHON={sys.executable}", "NPROC_PER_NODE=1", "PET_SHUTDOWN_TIMEOUT=5"]
+    torchrun = ["env", *variables, "bash", str(ROOT / "scripts" / "torchrun.sh"), *overrides.split()]
+    steps["torchrun"] = Step(torchrun)
     for name, shape in (("roberta", roberta), ("linformer", f"{model} --local-window 0")):
         # One worker masks tokens more slowly than a GPU reads them.
         options = f"{shape} {masked} {half} --num-workers 2"
@@ -330,11 +328,8 @@ RUNNING: "set[subprocess.Popen[bytes]]" = set()
 def run_step(step: Step, seconds: float) -> dict[str, Any]:
     """Run a step; after ``seconds``, stop it and its children."""
     start = time.perf_counter()
-    variables = {**os.environ, **step.environment}
     with TemporaryFile("w+", errors="replace") as file:
-        process = subprocess.Popen(
-            step.words, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, env=variables, start_new_session=True
-        )
+        process = subprocess.Popen(step.words, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True)
         RUNNING.add(process)
         try:
             status = process.wait(seconds)
