@@ -23,15 +23,12 @@ class AttentionModel:
         module: the model of ``transformers``.
         n: maximum input length in tokens.
         tokenizer: a ``transformers`` tokenizer; None if not loaded.
-        bos, eos: token IDs; None where the model has none.
     """
 
     name: str
     module: nn.Module
     n: int
     tokenizer: Any = None
-    bos: int | None = None
-    eos: int | None = None
 
     @property
     def short_name(self) -> str:

@@ -22,7 +22,7 @@ from ..models.dictionaries import check_dictionary
 from ..models.state_dicts import has_projections
 from .attention_model import AttentionModel
 
-BOS, EOS = 0, 2
+BOS = 0
 """In every dictionary of fairseq."""
 NO_LIMIT = int(1e30)
 """``model_max_length``: the caller truncates sentences; with a limit the tokenizer would warn about each long one."""
@@ -52,7 +52,7 @@ def load_model(
     if model.tokenizer is not None:
         model.tokenizer.model_max_length = NO_LIMIT
     model.module.to(device).eval()
-    model.read_maps(torch.full((1, 4), model.eos or 0))  # raises ValueError if it has none
+    model.read_maps(torch.full((1, 4), 2))  # raises ValueError if it has none
     return model
 
 
@@ -71,7 +71,7 @@ def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: Tokeni
         folder = find_companions(path, checkpoint)
         tokenizer, paths = find_tokenizer(folder, encoder.config.max_positions, dictionary, files)
         check_dictionary(paths[DICTIONARY], encoder.config.vocab_size, path)
-    return AttentionModel(str(path), module, encoder.config.max_positions, tokenizer, BOS, EOS)
+    return AttentionModel(str(path), module, encoder.config.max_positions, tokenizer)
 
 
 def _load_transformers(name: str, with_tokenizer: bool) -> AttentionModel:
@@ -82,14 +82,12 @@ def _load_transformers(name: str, with_tokenizer: bool) -> AttentionModel:
         AutoModel, name, **eager, dtype=torch.float32, output_loading_info=True
     )
     check_loaded_weights(name, info, lambda key: "pooler" in key)  # it comes after the last attention
-    tokenizer, first, last = None, None, None
+    tokenizer = None
     if with_tokenizer:
         tokenizer = load_from_transformers(AutoTokenizer, name)
         if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
             raise ValueError(f"{name} has no tokenizer: the one that transformers builds has only special symbols")
-        first = tokenizer.bos_token_id if tokenizer.cls_token_id is None else tokenizer.cls_token_id
-        last = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
     if module.config.is_encoder_decoder:
         module = module.get_encoder()
     n = find_max_positions(module) or 512  # XLNet has no limit
-    return AttentionModel(name, module, n, tokenizer, first, last)
+    return AttentionModel(name, module, n, tokenizer)
