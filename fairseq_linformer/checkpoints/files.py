@@ -206,7 +206,7 @@ def read_companions(folder: Path, dictionary=None) -> Files:
     paths = {path.name: path for path in (tokenizer.paths if tokenizer else ())}
     paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", LABELS)}
     files = {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
-    return files | put_into(MODULES_FOLDER, read_files(folder / MODULES_FOLDER))
+    return files | put_modules(read_files(folder / MODULES_FOLDER))
 
 
 def read_files(folder: Path) -> Files:
@@ -214,9 +214,9 @@ def read_files(folder: Path) -> Files:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def put_into(folder: str, files: Files) -> Files:
-    """The files in a subfolder."""
-    return {f"{folder}/{name}": content for name, content in files.items()}
+def put_modules(modules: Files) -> Files:
+    """The modules of ``sentence_transformers.py`` as files next to a checkpoint."""
+    return {f"{MODULES_FOLDER}/{name}": content for name, content in modules.items()}
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path) -> None:
