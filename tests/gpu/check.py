@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -32,7 +32,7 @@ from torch import Tensor
 
 from fairseq_linformer.benchmark.measure import Setup, inference, make_cases, training
 from fairseq_linformer.benchmark.memory import DTYPES
-from fairseq_linformer.benchmark.rows import Case, Row
+from fairseq_linformer.benchmark.rows import Case
 from fairseq_linformer.config import PROJECTIONS, SHARING, LinformerConfig
 from fairseq_linformer.files import open_atomic
 from fairseq_linformer.machine import provenance
@@ -68,41 +68,30 @@ class Sizes:
         train_flags: flags of fairseq-train by step.
     """
 
-    dtypes: tuple[str, ...]
-    variant_lengths: tuple[int, ...]
-    at_once: int
-    setup: Setup
-    k: int
-    window: int
-    lengths: tuple[int, ...]
-    tokens: int
-    n: int
-    batch: int
-    updates: int
-    train_flags: dict[str, str]
+    dtypes: tuple[str, ...] = ("fp32", "fp16", "bf16")
+    variant_lengths: tuple[int, ...] = (100, 128, 500, 1100)
+    at_once: int = 8
+    setup: Setup = Setup("cuda", "bf16", vocabulary=1000, rounds=5, warm_up=2)
+    k: int = 128
+    window: int = 16
+    lengths: tuple[int, ...] = (512, 1024, 2048, 4096, 16384)
+    tokens: int = 32768
+    n: int = 512
+    batch: int = 64
+    updates: int = 25
+    train_flags: dict[str, str] = field(
+        default_factory=lambda: {
+            "fp16": "--fp16",
+            "bf16": "--bf16",
+            "amp": "--amp",
+            "checkpointed": "--fp16 --checkpoint-activations",
+            "offloaded": "--fp16 --checkpoint-activations --offload-activations",
+            "compiled": "--fp16 --compile",
+        }
+    )
 
 
-GPU = Sizes(
-    dtypes=("fp32", "fp16", "bf16"),
-    variant_lengths=(100, 128, 500, 1100),
-    at_once=8,
-    setup=Setup("cuda", "bf16", vocabulary=1000, rounds=5, warm_up=2),
-    k=128,
-    window=16,
-    lengths=(512, 1024, 2048, 4096, 16384),
-    tokens=32768,
-    n=512,
-    batch=64,
-    updates=25,
-    train_flags={
-        "fp16": "--fp16",
-        "bf16": "--bf16",
-        "amp": "--amp",
-        "checkpointed": "--fp16 --checkpoint-activations",
-        "offloaded": "--fp16 --checkpoint-activations --offload-activations",
-        "compiled": "--fp16 --compile",
-    },
-)
+GPU = Sizes()
 SMOKE = Sizes(
     dtypes=("fp32", "bf16"),
     variant_lengths=(40,),
@@ -232,7 +221,10 @@ def time_models(sizes: Sizes, n: int) -> dict[str, Any]:
     if n >= 4096:
         bars |= {"forward over sdpa": 1.0, "step over sdpa": 1.0}
     reasons = [
-        f"{what} of {describe(row)}: {row.reason}" for what, rows in measured.items() for row in rows if row.reason
+        f"{what} of {row.model} W={row.local_window or 0}: {row.reason}"
+        for what, rows in measured.items()
+        for row in rows
+        if row.reason
     ]
     if reasons:
         return {"ok": False, "summary": "; ".join(reasons), "rows": measured}
@@ -242,10 +234,6 @@ def time_models(sizes: Sizes, n: int) -> dict[str, Any]:
         ratios |= {f"{what} over W=0": windowed["relative_time"], f"{what} over sdpa": 1 / windowed["time_ratio"]}
     summary = ", ".join(f"{name} {r:.2f} (bar {bars.get(name, 'none')})" for name, r in ratios.items())
     return {"ok": True, "summary": f"W={sizes.window}: {summary}", "rows": measured, "ratios": ratios, "bars": bars}
-
-
-def describe(row: Row) -> str:
-    return f"{row.model} W={row.local_window or 0}"
 
 
 # ---- steps
