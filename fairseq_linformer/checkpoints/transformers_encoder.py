@@ -110,7 +110,8 @@ def read_encoder(name: str, config: Any) -> tuple[dict[str, Tensor], dict[str, A
     heads = (*_HEAD_NAMES, "cls.predictions.", "lm_head.")
     check_loaded_weights(name, info, lambda key: key.startswith(heads))
     state = _to_fairseq(model.base_model_prefix, model.state_dict(), config)
-    if info["missing_keys"]:
+    is_new = bool(info["missing_keys"] or info["mismatched_keys"])  # weights of a head, which has been drawn at random
+    if is_new:
         add_lm_head(state)
     tied = torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS])
     if tied:
@@ -129,7 +130,7 @@ def read_encoder(name: str, config: Any) -> tuple[dict[str, Tensor], dict[str, A
         "name": os.path.basename(os.path.abspath(name)),
         "model_type": config.model_type,
         "sha256": checksum,
-        "lm_head": NEW_LM_HEAD if info["missing_keys"] else "imported",
+        "lm_head": NEW_LM_HEAD if is_new else "imported",
         **({} if os.path.isdir(name) else {"hub": name}),
         **_read_card(name),
     }

@@ -199,11 +199,12 @@ def test_unusable_files_are_rejected(bert):
     check_rejected(bert, "config.json' is not a valid JSON")
 
 
-def test_incomplete_head_is_replaced(bert, tmp_path):
-    """By a new one, as a missing head."""
+@pytest.mark.parametrize("dense", [{}, {"cls.predictions.transform.dense.weight": torch.ones(8, 16)}])
+def test_incomplete_head_is_replaced(dense, bert, tmp_path):
+    """By a new one, as a missing head; also if a weight has another shape."""
     weights = load_file(bert / "model.safetensors")
     del weights["cls.predictions.transform.dense.weight"]
-    save_file(weights, bert / "model.safetensors", {"format": "pt"})
+    save_file(weights | dense, bert / "model.safetensors", {"format": "pt"})
     new, _ = convert(bert, tmp_path / "out")
     assert new["provenance"]["imported"]["lm_head"] == "new, untrained"
     assert (new["model"]["encoder.lm_head.dense.bias"] == 0).all()

@@ -49,7 +49,7 @@ def exported(encoder, tmp_path_factory):
 
 
 def export(encoder, out, *options, k=8):
-    main(["convert", str(encoder), f"{out}-fairseq", "--projected-dim", str(k)])
+    main(["convert", str(encoder), f"{out}-fairseq", "--projected-dim", str(k), "--local-window", "0"])
     main(["export", f"{out}-fairseq/model.pt", str(out), *options])
 
 
