@@ -13,7 +13,7 @@ from .figures import draw_maps, draw_spectra
 from .sentences import Sentences
 from .spectrum import Spectrum, measure_spectrum
 
-FIGURE, NUMBERS, CURVES, STATE = "spectrum.png", "spectrum.json", "spectrum.npz", "state-{}.npz"
+STATE = "state-{}.npz"
 SHARES = (0.8, 0.9, 0.95)
 """``spectrum.json`` has the suggested k for each."""
 
@@ -26,11 +26,11 @@ def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: 
     out.mkdir(parents=True, exist_ok=True)
     states = [out / STATE.format(i) for i in range(len(texts))]
     spectra = [measure_spectrum(model, text, number, text.n, text.name, state) for text, state in zip(texts, states)]
-    draw_spectra(out / FIGURE, spectra)
-    with open_atomic(out / CURVES, "wb") as file:
+    draw_spectra(out / "spectrum.png", spectra)
+    with open_atomic(out / "spectrum.npz", "wb") as file:
         np.savez(file, *(spectrum.curve for spectrum in spectra))
     write_json(
-        out / NUMBERS,
+        out / "spectrum.json",
         [
             {
                 "name": spectrum.name,

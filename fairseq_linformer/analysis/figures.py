@@ -36,14 +36,15 @@ def draw_spectra(path, spectra: Sequence[Spectrum]) -> None:
     titles = [_escape_mathtext(f"{each.name}\nn = {each.n}, {each.sentences:,} sentences") for each in spectra]
     figure = new_figure(3.6 * len(spectra) + 4, 3.8)
     axes = figure.subplots(1, len(spectra) + 1, squeeze=False)[0]
-    for i, (ax, spectrum, title) in enumerate(zip(axes, spectra, titles)):
-        _draw_curves(ax, spectrum, title, legend=i == 0)
+    for ax, spectrum, title in zip(axes, spectra, titles):
+        _draw_curves(ax, spectrum, title)
     axes[0].set_ylabel("normalized cumulative singular value")
+    axes[0].legend(frameon=False, fontsize=6, loc="lower right", ncols=1 + len(spectra[0].layers) // 9)
     _draw_heat_map(figure, axes[-1], spectra[0], titles[0])
     save_figure(figure, path)
 
 
-def _draw_curves(ax, spectrum: Spectrum, title: str, legend: bool) -> None:
+def _draw_curves(ax, spectrum: Spectrum, title: str) -> None:
     from matplotlib import colormaps
 
     L, r = spectrum.layers.shape
@@ -56,16 +57,16 @@ def _draw_curves(ax, spectrum: Spectrum, title: str, legend: bool) -> None:
     ax.set_title(title, fontsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(color="0.92", linewidth=0.8)
-    if legend:
-        ax.legend(frameon=False, fontsize=7 if L <= 12 else 5, loc="lower right", ncols=1 if L <= 8 else 2)
 
 
 def _draw_heat_map(figure, ax, spectrum: Spectrum, title: str) -> None:
-    heat = spectrum.heat
-    image = ax.imshow(heat, cmap="cividis", aspect="auto", origin="lower")
-    for size, set_ticks in zip(heat.shape, (ax.set_yticks, ax.set_xticks)):
-        step = max(1, size // 12)
-        set_ticks(range(0, size, step), range(1, size + 1, step))
+    from matplotlib.ticker import MaxNLocator
+
+    L, H = spectrum.heat.shape
+    extent = (0.5, H + 0.5, 0.5, L + 0.5)
+    image = ax.imshow(spectrum.heat, cmap="cividis", aspect="auto", origin="lower", extent=extent)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="head", ylabel="layer")
     ax.set_title(f"cumulative value at index {spectrum.index}\n{title}", fontsize=9)
     figure.colorbar(image, ax=ax, shrink=0.85)

@@ -35,24 +35,9 @@ class Head:
         return torch.softmax(self.A, -1)
 
     @cached_property
-    def svd(self) -> tuple[Tensor, Tensor, Tensor]:
-        """U (n, n), singular values (n,), the largest first, and V^T (n, n), of P."""
-        return torch.linalg.svd(self.P)
-
-    @cached_property
     def PV(self) -> Tensor:
         """(n, d): the output P V."""
         return self.P @ self.V
-
-    @cached_property
-    def row_norms(self) -> Tensor:
-        """(n,): ||P_i|| of each row."""
-        return self.P.norm(dim=1)
-
-    @cached_property
-    def spectral_norm(self) -> float:
-        """||V||_2."""
-        return float(torch.linalg.matrix_norm(self.V, 2))
 
 
 def random_head(n: int, d: int, generator: torch.Generator) -> Head:

@@ -1,7 +1,7 @@
 """Loads an ``AttentionModel`` from a checkpoint, a folder or the Hugging Face hub."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -17,13 +17,12 @@ from ..checkpoints.transformers_loading import (
 )
 from ..checkpoints.transformers_tokenizer import find_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
-from ..huggingface import LinformerPreTrainedConfig  # the package registers the Linformer with AutoModel
+from ..huggingface import LinformerModel, LinformerPreTrainedConfig  # it registers the Linformer with AutoModel
 from ..models.dictionaries import check_dictionary
 from ..models.state_dicts import has_projections
-from ..modules import LinformerEncoder
 from .attention_model import AttentionModel
 
-BOS, EOS = 0, 2
+BOS = 0
 """In every dictionary of fairseq."""
 NO_LIMIT = int(1e30)
 """``model_max_length``: the caller truncates sentences; with a limit the tokenizer would warn about each long one."""
@@ -48,21 +47,23 @@ def load_model(
         raise ValueError(f"{name} has its own tokenizer; a dictionary and tokenizer are for fairseq checkpoints")
     else:
         model = _load_transformers(name, tokenizer)
-    if model.encoder is not None and (window := model.encoder.config.local_window):
+    if window := getattr(model.module.config, "local_window", 0):
         raise ValueError(f"local_window must be 0, since neighbors are not columns of a map, got {window}")
     if model.tokenizer is not None:
         model.tokenizer.model_max_length = NO_LIMIT
     model.module.to(device).eval()
-    model.read_maps(torch.full((1, 4), model.eos or 0))  # raises ValueError if it has none
+    model.read_maps(torch.full((1, 4), 2))  # raises ValueError if it has none
     return model
 
 
 def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: TokenizerFiles | None) -> AttentionModel:
     checkpoint = open_checkpoint(path)
-    is_projected = has_projections(checkpoint["model"])
-    if not is_projected:
+    if not has_projections(checkpoint["model"]):  # fairseq's own attention returns the mean over heads
         checkpoint = to_linformer(checkpoint, projection="none")
-    encoder: Any = build_model(checkpoint).encoder.sentence_encoder
+    encoder = build_model(checkpoint).encoder.sentence_encoder
+    with torch.device("meta"):
+        module = LinformerModel(LinformerPreTrainedConfig(**asdict(encoder.config)))
+    module.encoder = encoder
     tokenizer = None
     if with_tokenizer:
         if files and dictionary is None and (files.path / DICTIONARY).is_file():  # that of GPT-2
@@ -70,28 +71,23 @@ def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: Tokeni
         folder = find_companions(path, checkpoint)
         tokenizer, paths = find_tokenizer(folder, encoder.config.max_positions, dictionary, files)
         check_dictionary(paths[DICTIONARY], encoder.config.vocab_size, path)
-    return AttentionModel(str(path), is_projected, encoder, encoder, encoder.config.max_positions, tokenizer, BOS, EOS)
+    return AttentionModel(str(path), module, encoder.config.max_positions, tokenizer)
 
 
 def _load_transformers(name: str, with_tokenizer: bool) -> AttentionModel:
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    from transformers import AutoModel, AutoTokenizer
 
-    # Models of transformers return attention weights only with this attention; those of a Linformer are computed here.
-    is_linformer = load_from_transformers(AutoConfig, name).model_type == LinformerPreTrainedConfig.model_type
-    attention = {} if is_linformer else {"attn_implementation": "eager"}
+    eager = {"attn_implementation": "eager"}  # others return no attention weights
     module, info = load_weights_from_transformers(
-        AutoModel, name, **attention, dtype=torch.float32, output_loading_info=True
+        AutoModel, name, **eager, dtype=torch.float32, output_loading_info=True
     )
     check_loaded_weights(name, info, lambda key: "pooler" in key)  # it comes after the last attention
-    tokenizer, first, last = None, None, None
+    tokenizer = None
     if with_tokenizer:
         tokenizer = load_from_transformers(AutoTokenizer, name)
         if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
             raise ValueError(f"{name} has no tokenizer: the one that transformers builds has only special symbols")
-        first = tokenizer.bos_token_id if tokenizer.cls_token_id is None else tokenizer.cls_token_id
-        last = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
     if module.config.is_encoder_decoder:
         module = module.get_encoder()
-    encoder = next((each for each in module.modules() if isinstance(each, LinformerEncoder)), None)
     n = find_max_positions(module) or 512  # XLNet has no limit
-    return AttentionModel(name, encoder is not None, module, encoder, n, tokenizer, first, last)
+    return AttentionModel(name, module, n, tokenizer)

@@ -40,7 +40,8 @@ class Sentences:
         self.name = self.source.location.rstrip("/").rsplit("/", 1)[-1]
         self.tokenizer, self.n, self.short = model.tokenizer, n, short
         self.break_mode = break_mode or ("eos" if self.source.has_rows else "none")
-        self._bos, self._eos = ([] if token is None else [token] for token in (model.bos, model.eos))
+        self._bos = self._first_token("cls_token_id", "bos_token_id")
+        self._eos = self._first_token("sep_token_id", "eos_token_id")
         self.truncated = self.skipped = 0
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -50,6 +51,10 @@ class Sentences:
                 self.skipped += 1
             else:
                 yield sentence
+
+    def _first_token(self, *names: str) -> list[int]:
+        """The first of these special tokens that the tokenizer has; empty if it has none."""
+        return [token for name in names if (token := getattr(self.tokenizer, name)) is not None][:1]
 
     def _packed(self) -> Iterator[list[int]]:
         length, buffer = self.n - len(self._bos), []

@@ -82,7 +82,7 @@ def best_rank_shares(head: Head, epsilons: Sequence[float]) -> dict[float, tuple
         By eps, k = ``stated_k`` rounded up, and the share of columns w of V with ||P_k w - P w|| <= eps ||P w||. An eps
         at which k is at least n is skipped: P itself is of that rank.
     """
-    _, s, Vh = head.svd
+    _, s, Vh = torch.linalg.svd(head.P)  # singular values, the largest first
     n, lengths = len(s), head.PV.norm(dim=0)
     found = {}
     for epsilon in epsilons:

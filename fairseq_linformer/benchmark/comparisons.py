@@ -34,9 +34,9 @@ def list_measurements(
     groups = [make_cases(models, n, ks, windows, positions) for n in lengths]
     for cases in groups:
         for case in cases:
-            setup.config(case, positions)
+            setup.config(case)
     if kind == "processes":
         run = partial(processes, setup=setup, data=data)
         return [partial(run, cases=cases, batch=max(1, tokens // cases[0].n)) for cases in groups if cases]
-    run = partial(inference, memory=True) if kind == "inference" else partial(training, positions=positions)
+    run = partial(inference, memory=True) if kind == "inference" else partial(training)
     return [partial(run, cases=cases, tokens=tokens, setup=setup) for cases in groups if cases]

@@ -54,11 +54,11 @@ class Setup:
     rounds: int = 3
     warm_up: int = 1
 
-    def config(self, case: Case, positions: int | None = None) -> LinformerConfig:
-        """A model of n positions, or more, with layerwise sharing, as in section 5.3, and heads of width 64."""
+    def config(self, case: Case) -> LinformerConfig:
+        """A model with layerwise sharing, as in section 5.3, and heads of width 64."""
         return LinformerConfig(
             self.vocabulary,
-            positions or case.n,
+            case.positions or case.n,
             case.k or 1,
             "layerwise",
             layers=self.layers,
@@ -68,19 +68,20 @@ class Setup:
             local_window=case.local_window,
         )
 
-    def build(self, case: Case, task: str, positions: int | None = None) -> nn.Module:
+    def build(self, case: Case, task: str) -> nn.Module:
         """Build a model on the device and in the precision. A CPU would take seconds to initialize it for a GPU."""
         with torch.device(self.device):
-            module = BUILDERS[case.model](self.config(case, positions), task)
+            module = BUILDERS[case.model](self.config(case), task)
         return module.to(device=self.device, dtype=DTYPES[self.dtype])
 
     def tokens(self, batch: int, n: int) -> Tensor:
         """(B, n) random token IDs without special symbols."""
         return torch.randint(5, self.vocabulary, (batch, n), device=self.device)
 
-    def step_inputs(self, n: int, tokens: int, task: str) -> list[Tensor]:
+    def step_inputs(self, case: Case, tokens: int) -> list[Tensor]:
         """The inputs of a training step: tokens with masked positions, in order, and their tokens; or with classes."""
-        if task == CLASSIFY:
+        n = case.n
+        if task_of(case) == CLASSIFY:
             x = self.tokens(min(MAX_FINETUNING_BATCH, max(1, tokens // n)), n)
             return [x, torch.randint(0, NUM_CLASSES, (len(x),), device=self.device)]
         x = self.tokens(max(1, tokens // n), n)
@@ -93,6 +94,11 @@ class Setup:
         return time_interleaved(runs, self.rounds, self.warm_up, choose_clock(self.device), self.device)
 
 
+def task_of(case: Case) -> str:
+    """What a case is trained for: if its positions are set, for classes."""
+    return CLASSIFY if case.positions else MASKED_LM
+
+
 def num_masked(n: int) -> int:
     """m, the masked tokens of a sentence."""
     return max(1, round(MASK_PROB * n))
@@ -101,18 +107,14 @@ def num_masked(n: int) -> int:
 def make_cases(
     models: Sequence[str], n: int, ks: Sequence[int], windows: Sequence[int] = (0,), positions: int | None = None
 ) -> list[Case]:
-    """The models at n, those with a k once for each k below it and, if they are this project's, for each window.
-
-    Args:
-        positions: of the models, if more than n.
-    """
+    """The models at n, those with a k once for each k below it and, if they are this project's, for each window."""
     cases = []
     for model in models:
         if model in LINFORMERS:
             reaches = windows if model in OURS else (0,)
-            cases += [Case(model, n, k, window) for k in ks if k < (positions or n) for window in reaches]
+            cases += [Case(model, n, k, window, positions) for k in ks if k < (positions or n) for window in reaches]
         else:
-            cases.append(Case(model, n))
+            cases.append(Case(model, n, positions=positions))
     return cases
 
 
@@ -148,18 +150,13 @@ def inference(cases: Sequence[Case], tokens: int, setup: Setup, memory: bool = F
     return [*rows, *compare_times(times), *growth_rows(times), *byte_rows(peaks), *lost_rows(cases, times, lost)]
 
 
-def training(cases: Sequence[Case], tokens: int, setup: Setup, positions: int | None = None) -> list[Row]:
+def training(cases: Sequence[Case], tokens: int, setup: Setup) -> list[Row]:
     """Steps (forward, backward, AdamW) of batches of about ``tokens`` tokens, interleaved; then the peak bytes of a
-    forward and backward pass of each model.
-
-    Args:
-        positions: of the models, which are finetuned on shorter inputs; None to pretrain at n.
-    """
-    task = MASKED_LM if positions is None else CLASSIFY
-    inputs = {case: setup.step_inputs(case.n, tokens, task) for case in cases}
+    forward and backward pass of each model. All cases have the same positions."""
+    inputs = {case: setup.step_inputs(case, tokens) for case in cases}
 
     def build_model(case: Case) -> nn.Module:
-        return setup.build(case, task, positions).train()
+        return setup.build(case, task_of(case)).train()
 
     with limit_memory(setup.device):
         steps, lost = _build_each(cases, lambda case: build_step(build_model(case), inputs[case]))
@@ -172,11 +169,11 @@ def training(cases: Sequence[Case], tokens: int, setup: Setup, positions: int | 
         rates = repeated([inputs[case][0].numel() / each for each in rounds])
         rows.append(Row(metric="tokens_per_second", unit="tokens per second", **case.keys, **rates))
         if peak:
-            operations = step_operations(case, tokens, setup, positions)
+            operations = step_operations(case, tokens, setup)
             used = repeated([operations / (each * peak) for each in rounds])
             rows.append(Row(metric="utilization", unit="share of the peak", **case.keys, **used))
     rows += [*compare_times(seconds), *byte_rows(peaks), *lost_rows(cases, seconds, lost)]
-    phase = "pretraining" if positions is None else "finetuning"
+    phase = "finetuning" if cases[0].positions else "pretraining"
     return [Row(row, phase=phase) for row in rows]
 
 
@@ -192,14 +189,14 @@ def build_step(module: nn.Module, inputs: Sequence[Tensor]) -> Callable[[], None
     return step
 
 
-def step_operations(case: Case, tokens: int, setup: Setup, positions: int | None = None) -> int:
+def step_operations(case: Case, tokens: int, setup: Setup) -> int:
     """Operations of the matrix products that a training step needs, without recomputation (Chowdhery et al. 2022,
     "PaLM", appendix B), counted on PyTorch's meta device. Every Linformer counts as this project's."""
     counted = "roberta" if case.model == "roberta" else "linformer" if case.k else "transformer-sdpa"
-    task, setup = MASKED_LM if positions is None else CLASSIFY, replace(setup, device="meta", dtype="fp32")
+    setup = replace(setup, device="meta", dtype="fp32")
     with AssumedValues(num_masked(case.n)):
-        module = setup.build(case._replace(model=counted), task, positions).train()
-        inputs = setup.step_inputs(case.n, tokens, task)
+        module = setup.build(case._replace(model=counted), task_of(case)).train()
+        inputs = setup.step_inputs(case, tokens)
         return count_flops(lambda: module(*inputs).backward())
 
 

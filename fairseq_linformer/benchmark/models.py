@@ -137,19 +137,10 @@ def _build_fairseq(
     model: Any, c: LinformerConfig, task: str, set_defaults: Callable[[Namespace], None] | None = None, **options
 ) -> nn.Module:
     """Build a fairseq model class in the Linformer's shape."""
+    from ..models.options import from_linformer_config
     from ..models.stub_task import StubTask
 
-    args = Namespace(
-        max_positions=c.max_positions,
-        tokens_per_sample=c.max_positions,
-        encoder_layers=c.layers,
-        encoder_embed_dim=c.embed_dim,
-        encoder_ffn_embed_dim=c.ffn_embed_dim,
-        encoder_attention_heads=c.attention_heads,
-        dropout=c.dropout,
-        attention_dropout=c.attention_dropout,
-        **options,
-    )
+    args = Namespace(**from_linformer_config(c), tokens_per_sample=c.max_positions, **options)
     if set_defaults is not None:
         set_defaults(args)
     return FairseqModel(model.build_model(args, StubTask(c.vocab_size, c.max_positions)), task)
@@ -158,8 +149,7 @@ def _build_fairseq(
 def _build_ours(c: LinformerConfig, task: str) -> nn.Module:
     from ..models import LinformerRobertaModel
 
-    options = dict(projected_dim=c.projected_dim, sharing=c.sharing, local_window=c.local_window)
-    return _build_fairseq(LinformerRobertaModel, c, task, arch="linformer_roberta_base", **options)
+    return _build_fairseq(LinformerRobertaModel, c, task, arch="linformer_roberta_base")
 
 
 def _build_roberta(c: LinformerConfig, task: str) -> nn.Module:
@@ -171,8 +161,7 @@ def _build_roberta(c: LinformerConfig, task: str) -> nn.Module:
 def _build_authors(c: LinformerConfig, task: str) -> nn.Module:
     """The authors' model with layerwise sharing."""
     ratio, model = compression(c.max_positions, c.projected_dim), _import_authors().LinformerModel
-    shared = dict(shared_kv_compressed=1, shared_layer_kv_compressed=1)
-    return _build_fairseq(model, c, task, None, compressed=ratio, **shared)
+    return _build_fairseq(model, c, task, compressed=ratio, shared_kv_compressed=1, shared_layer_kv_compressed=1)
 
 
 def compression(n: int, k: int) -> int:
@@ -248,7 +237,7 @@ def _build_linformer_pytorch(c: LinformerConfig, task: str) -> nn.Module:
 def _build_transformers(name: str, c: LinformerConfig, task: str) -> nn.Module:
     import transformers as t
 
-    shape = dict(
+    shape: dict[str, Any] = dict(
         vocab_size=c.vocab_size,
         hidden_size=c.embed_dim,
         num_hidden_layers=c.layers,
@@ -271,28 +260,19 @@ def _build_transformers(name: str, c: LinformerConfig, task: str) -> nn.Module:
         )
         model = t.ModernBertModel(t.ModernBertConfig(**shape, reference_compile=False))
     else:
-        model = t.ReformerModel(_reformer_config(c, t))
+        side = 2 ** (c.max_positions.bit_length() // 2)
+        if c.max_positions % side:
+            raise ValueError(f"n must be a multiple of {side} for Reformer's axial positions, got {c.max_positions}")
+        shape |= dict(
+            attn_layers=[("local", "lsh")[i % 2] for i in range(c.layers)],  # as by default
+            attention_head_size=c.embed_dim // c.attention_heads,
+            feed_forward_size=c.ffn_embed_dim,
+            max_position_embeddings=c.max_positions,
+            axial_pos_shape=(c.max_positions // side, side),
+            axial_pos_embds_dim=(c.embed_dim // 4, c.embed_dim - c.embed_dim // 4),
+        )
+        model = t.ReformerModel(t.ReformerConfig(**shape, is_decoder=False, num_hashes=1))
     return TransformersModel(model)
-
-
-def _reformer_config(c: LinformerConfig, t: Any) -> Any:
-    """Alternating local and LSH attention, as by default, and axial position embeddings."""
-    side = 2 ** (c.max_positions.bit_length() // 2)
-    if c.max_positions % side:
-        raise ValueError(f"n must be a multiple of {side} for Reformer's axial positions, got {c.max_positions}")
-    return t.ReformerConfig(
-        attn_layers=[("local", "lsh")[i % 2] for i in range(c.layers)],
-        hidden_size=c.embed_dim,
-        num_attention_heads=c.attention_heads,
-        attention_head_size=c.embed_dim // c.attention_heads,
-        feed_forward_size=c.ffn_embed_dim,
-        vocab_size=c.vocab_size,
-        max_position_embeddings=c.max_positions,
-        axial_pos_shape=(c.max_positions // side, side),
-        axial_pos_embds_dim=(c.embed_dim // 4, c.embed_dim - c.embed_dim // 4),
-        is_decoder=False,
-        num_hashes=1,
-    )
 
 
 BUILDERS: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {

@@ -35,17 +35,19 @@ class Row(dict):
 
 
 class Case(NamedTuple):
-    """A model at a size: ``n`` tokens per sentence, and for a Linformer k and its local window."""
+    """A model at a size: ``n`` tokens per sentence, and for a Linformer k and its local window; and ``positions`` of a
+    model that is finetuned on shorter inputs, otherwise n."""
 
     model: str
     n: int
     k: int | None = None
     local_window: int = 0
+    positions: int | None = None
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The keys of its rows: the fields that are set."""
-        return {name: value for name, value in self._asdict().items() if value}
+        """The keys of its rows: the fields that are set, without the positions, which all cases of a phase have."""
+        return {name: value for name, value in self._asdict().items() if value and name != "positions"}
 
 
 def significant(value: float) -> float:

@@ -44,7 +44,7 @@ def convert(source, out, *, dictionary=None, **options: Any) -> tuple[dict[str, 
         raise ValueError(f"{source} would stay as it is; set --max-positions")
     n, old_n = (max_positions(upgrade_names(each["model"])) for each in (checkpoint, original))
     if n > old_n and (name := f"{MODULES_FOLDER}/{ENCODER}") in files:
-        files[name] = set_length(files[name], n, is_longer=True)
+        files[name] = set_length(files[name], n)
     with new_folder(out) as folder:
         write_model(folder, checkpoint, files)
     return checkpoint, old_n

@@ -35,7 +35,7 @@ from .huggingface_state import LM_HEAD, rename_to_transformers
 from .identify import Kind, identify
 from .model_card import write_card
 from .provenance import collect_provenance, read_origins
-from .sentence_transformers import ENCODER, describe_modules, set_length, set_pooling, write_modules
+from .sentence_transformers import ENCODER, describe_modules, find_length, set_length, set_pooling, write_modules
 from .to_linformer import from_authors
 from .transformers_loading import WEIGHTS
 from .transformers_tokenizer import find_tokenizer
@@ -110,7 +110,8 @@ def _find_modules(checkpoint, config: LinformerPreTrainedConfig, pooling: str | 
         modules = set_pooling(modules, pooling, config.embed_dim)
     elif not modules or config.architectures == [LinformerForSequenceClassification.__name__]:
         return {}
-    return {**modules, ENCODER: set_length(modules.get(ENCODER, b"{}"), config.max_positions)}
+    length = find_length(modules, config.max_positions)
+    return {**modules, ENCODER: set_length(modules.get(ENCODER, b"{}"), length)}
 
 
 def _build_config(data: dict[str, Any], path, head: str | None, labels) -> LinformerPreTrainedConfig:

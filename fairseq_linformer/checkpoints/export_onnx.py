@@ -3,7 +3,6 @@
 ``onnxruntime`` runs the folder without PyTorch, fairseq and this package; the model card shows how.
 """
 
-import json
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +18,7 @@ from .files import Files
 from .identify import ONNX_GRAPH, ONNX_INT8_GRAPH, Kind, identify
 from .model_card import write_card
 from .onnx_graph import write_graph
-from .sentence_transformers import ENCODER, POOLINGS, Pooling, describe_modules, find_pooling, read_modules, set_length
+from .sentence_transformers import POOLINGS, Pooling, describe_modules, find_length, find_pooling, read_modules
 from .transformers_loading import load_config
 
 
@@ -70,8 +69,7 @@ def export_onnx(
         write_graph(network.float(), target / (ONNX_INT8_GRAPH if int8 else ONNX_GRAPH), n, chosen, int8)
         if tokenizer:
             # Inputs to be pooled are as long as in sentence-transformers.
-            options = json.loads(set_length(modules.get(ENCODER, b"{}") if chosen else b"{}", n))
-            _write_tokenizer(folder, target, options["max_seq_length"])
+            _write_tokenizer(folder, target, find_length(modules, n) if chosen else n)
         config.onnx = graph
         config.save_pretrained(target)
         write_card(target, config, graph=graph, vectors=chosen and str(chosen), license=license)

@@ -21,7 +21,7 @@ from ..models.dictionaries import check_dictionary
 from ..models.distillation import NEW_LM_HEAD
 from ..models.options import from_linformer_config
 from ..models.state_dicts import CLASSIFICATION_HEADS, OUTPUT_BIAS, PADDING_IDX, upgrade_projections
-from .files import MODULES_FOLDER, Files, build_checkpoint, put_into, read_companions
+from .files import Files, build_checkpoint, put_modules, read_companions
 from .huggingface_state import CLASSIFIER, LM_HEAD, State, rename_to_fairseq
 from .provenance import read_origins
 from .sentence_transformers import read_modules
@@ -53,7 +53,7 @@ def read_exported_checkpoint(
     checkpoint, files = _restore_checkpoint(config, state, cfg), read_companions(folder, dictionary)
     if not files and (path := find_hub_file(name, TOKENIZER_JSON)):  # it has the dictionary's tokens, in order
         files = _read_tokenizer(path, config.vocab_size)
-    files |= put_into(MODULES_FOLDER, read_modules(name))
+    files |= put_modules(read_modules(name))
     task = checkpoint["cfg"]["task"]
     if files and task.get("_name") == "sentence_prediction":  # the task reads dictionaries of its inputs and labels
         files[f"input0/{DICTIONARY}"] = files[DICTIONARY]

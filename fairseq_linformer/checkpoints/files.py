@@ -151,7 +151,7 @@ def replace_model(checkpoint: dict[str, Any], model: dict[str, Tensor], options:
 
 def write_model(folder: Path, checkpoint: dict[str, Any], files: Files) -> None:
     """Write ``model.pt`` and the files that belong next to it to a folder."""
-    replace_checkpoint(checkpoint, folder / MODEL)
+    write_checkpoint(checkpoint, folder / MODEL)
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
@@ -206,7 +206,7 @@ def read_companions(folder: Path, dictionary=None) -> Files:
     paths = {path.name: path for path in (tokenizer.paths if tokenizer else ())}
     paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", LABELS)}
     files = {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
-    return files | put_into(MODULES_FOLDER, read_files(folder / MODULES_FOLDER))
+    return files | put_modules(read_files(folder / MODULES_FOLDER))
 
 
 def read_files(folder: Path) -> Files:
@@ -214,18 +214,12 @@ def read_files(folder: Path) -> Files:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def put_into(folder: str, files: Files) -> Files:
-    """The files in a subfolder."""
-    return {f"{folder}/{name}": content for name, content in files.items()}
+def put_modules(modules: Files) -> Files:
+    """The modules of ``sentence_transformers.py`` as files next to a checkpoint."""
+    return {f"{MODULES_FOLDER}/{name}": content for name, content in modules.items()}
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path) -> None:
-    """Write a checkpoint to a new file."""
-    check_new_file(path)
-    replace_checkpoint(checkpoint, path)
-
-
-def replace_checkpoint(checkpoint: dict[str, Any], path) -> None:
     """Write a checkpoint atomically, replacing the file if it exists."""
     with open_atomic(path, "wb") as file:
         torch.save(checkpoint, file)
@@ -235,7 +229,7 @@ def remove_optimizer_state(path) -> None:
     """Remove from a checkpoint what only resuming needs, most of the file."""
     checkpoint = read_checkpoint(path)
     if checkpoint.pop("last_optimizer_state", None) is not None:
-        replace_checkpoint(checkpoint, path)
+        write_checkpoint(checkpoint, path)
 
 
 def check_new_file(path) -> None:

@@ -11,7 +11,7 @@ from ..config import LinformerConfig
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..data.tokenizer_json import FIRST_ID, SYMBOLS, order_tokens, read_settings, rewrite
 from ..models.state_dicts import EMBEDDINGS, OUTPUT_BIAS, OUTPUT_EMBEDDINGS
-from .files import MODULES_FOLDER, Files, build_checkpoint, put_into
+from .files import Files, build_checkpoint, put_modules
 from .sentence_transformers import needs_lower_case, read_modules
 from .transformers_encoder import read_encoder
 from .transformers_loading import load_from_transformers
@@ -44,7 +44,7 @@ def read_transformers(name: str, config: Any) -> tuple[dict[str, Any], Files]:
         "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": options["max_positions"]},
         "criterion": {"_name": "masked_lm", "tpu": False},
     }
-    return build_checkpoint(cfg, state, {"imported": origin}), files | put_into(MODULES_FOLDER, modules)
+    return build_checkpoint(cfg, state, {"imported": origin}), files | put_modules(modules)
 
 
 def read_vocabulary(name: str, vocab_size: int, lower_case: bool = False) -> tuple[Tensor, Files]:

@@ -3,8 +3,6 @@
 Only prefixes differ. In ``transformers`` tied tensors are stored once, and options only in the configuration.
 """
 
-from collections.abc import Iterable
-
 from torch import Tensor
 
 from ..models.state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS
@@ -17,30 +15,30 @@ LM_HEAD = "lm_head."
 State = dict[str, Tensor]
 
 
-def _prefixes(head: str | None) -> list[tuple[str, str]]:
-    """Pairs of prefixes, fairseq's first. Heads other than ``head`` have the same names in both."""
-    pairs = [(ENCODER, "linformer.encoder."), (f"encoder.{LM_HEAD}", LM_HEAD)]
-    return pairs if head is None else [*pairs, (f"{CLASSIFICATION_HEADS}{head}.", CLASSIFIER)]
-
-
-def _rename(state: State, pairs: Iterable[tuple[str, str]]) -> State:
-    """Replace prefixes; names with none of them stay as they are."""
-    new = {}
+def _rename(state: State, head: str | None, to_transformers: bool) -> State:
+    """Replace prefixes; names with none of them, such as those of other heads, stay as they are."""
+    prefixes = {
+        ENCODER: "linformer.encoder.",
+        f"encoder.{LM_HEAD}": LM_HEAD,
+        f"{CLASSIFICATION_HEADS}{head}.": CLASSIFIER,
+    }
+    if not to_transformers:
+        prefixes = {new: old for old, new in prefixes.items()}
+    renamed = {}
     for key, value in state.items():
-        old, prefix = next((pair for pair in pairs if key.startswith(pair[0])), ("", ""))
-        new[prefix + key.removeprefix(old)] = value
-    return new
+        old = next(filter(key.startswith, prefixes), "")
+        renamed[prefixes.get(old, "") + key.removeprefix(old)] = value
+    return renamed
 
 
 def rename_to_transformers(state: State, head: str | None, tied: bool) -> State:
     """Convert a state dict from fairseq to ``transformers``.
 
     Args:
-        head: classification head that becomes the classifier; others keep their names.
+        head: classification head that becomes the classifier; others keep their names. None without heads.
         tied: output embeddings are the input embeddings.
     """
-    new = _rename(state, _prefixes(head))
-    return {key: value for key, value in new.items() if not (tied and key == f"{LM_HEAD}weight")}
+    return _rename({key: value for key, value in state.items() if not (tied and key == OUTPUT_EMBEDDINGS)}, head, True)
 
 
 def rename_to_fairseq(state: State, head: str, tied: bool) -> State:
@@ -49,5 +47,5 @@ def rename_to_fairseq(state: State, head: str, tied: bool) -> State:
     Args:
         head: fairseq's name of the classifier.
     """
-    new = _rename(state, [pair[::-1] for pair in _prefixes(head)])
+    new = _rename(state, head, False)
     return {**new, OUTPUT_EMBEDDINGS: new[EMBEDDINGS]} if tied else new

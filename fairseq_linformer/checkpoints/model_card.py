@@ -81,21 +81,11 @@ The weights come from {{ origin }} (SHA-256 {{ sha256 }}); its license applies t
 {%- endif %}
 """
 _KINDS = {
-    "LinformerForSequenceClassification": (
-        "AutoModelForSequenceClassification",
-        "text-classification",
-        "(sentences, classes)",
-    ),
-    "LinformerForMaskedLM": ("AutoModelForMaskedLM", "fill-mask", "(sentences, tokens, entries of the dictionary)"),
-    "LinformerModel": ("AutoModel", "feature-extraction", "(sentences, tokens, width)"),
+    "ForSequenceClassification": ("text-classification", "(sentences, classes)"),
+    "ForMaskedLM": ("fill-mask", "(sentences, tokens, entries of the dictionary)"),
+    "": ("feature-extraction", "(sentences, tokens, width)"),
 }
-"""Class of a model -> auto class, task, and shape of the output."""
-_OPTIMUM = {
-    "AutoModelForSequenceClassification": "ORTModelForSequenceClassification",
-    "AutoModelForMaskedLM": "ORTModelForMaskedLM",
-    "AutoModel": "ORTModelForFeatureExtraction",
-}
-"""Auto class -> class of ``optimum`` for its graph."""
+"""Head in the name of a model's class -> task, and shape of the output."""
 _METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
 """Names of scores on the hub, where they differ."""
 
@@ -121,8 +111,10 @@ def write_card(
     files = {"fast": TOKENIZER_JSON, "slow": "tokenizer_config.json"}
     tokenizer = next((kind for kind, name in files.items() if (folder / name).is_file()), None)
     imported = (config.fairseq or {}).get("imported") or {}
-    auto_class, task, shape = _KINDS[config.architectures[0]]
+    head = config.architectures[0].removeprefix("Linformer").removeprefix("Model")
+    task, shape = _KINDS[head]
     pooling = graph and graph["pooling"]
+    optimum_head = "ForCustomTasks" if pooling in ("mean", "cls") else head or "ForFeatureExtraction"
     texts = ["A <mask> sentence."] if task == "fill-mask" else ["First sentence.", "Another sentence, which is longer."]
     card = ModelCard.from_template(
         _describe(config, task, graph, vectors, license),
@@ -136,8 +128,8 @@ def write_card(
         tokenizer=tokenizer,
         texts=json.dumps(texts),
         result="features.shape" if pooling else _format_result(config, _labels(config, task)),
-        auto_class=auto_class,
-        optimum_class=_OPTIMUM[auto_class] if pooling in (None, "none") else "ORTModelForCustomTasks",
+        auto_class=f"AutoModel{head}",
+        optimum_class=f"ORTModel{optimum_head}",
         task=task,
         rows=[tuple(map(_escape, row)) for row in _list_rows(config, task, graph, tokenizer, vectors)],
         origin=_escape(imported.get("hub") or imported.get("name", "")),

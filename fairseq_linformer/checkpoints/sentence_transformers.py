@@ -69,15 +69,14 @@ def needs_lower_case(files: Files) -> bool:
     return bool(_read(files, ENCODER).get("do_lower_case"))
 
 
-def set_length(options: bytes, n: int, is_longer: bool = False) -> bytes:
-    """The content of ``ENCODER`` for an encoder of another n, to whose tokens inputs are truncated.
+def find_length(files: Files, n: int) -> int:
+    """The tokens to which inputs of an encoder of n positions are truncated."""
+    return min(_read(files, ENCODER).get("max_seq_length") or n, n)
 
-    Args:
-        is_longer: inputs may have n tokens, even if ``max_seq_length`` was smaller.
-    """
-    values = json.loads(options)
-    longest = n if is_longer else min(values.get("max_seq_length") or n, n)
-    return _to_json({**values, "max_seq_length": longest})
+
+def set_length(options: bytes, length: int) -> bytes:
+    """The content of ``ENCODER`` for inputs of at most so many tokens."""
+    return _to_json({**json.loads(options), "max_seq_length": length})
 
 
 def set_pooling(files: Files, mode: str, width: int) -> Files:

@@ -17,62 +17,54 @@ from ..models.state_dicts import EMBEDDINGS, ENCODER, OUTPUT_BIAS, OUTPUT_EMBEDD
 from ..modules.encoder import init_bert_weights
 from .transformers_loading import check_loaded_weights, find_hub_file, hash_weights, load_from_transformers
 
-_LM_HEAD = "encoder.lm_head"
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "gelu_pytorch_tanh": "gelu_accurate", "relu": "relu"}
 """Activation in ``transformers`` -> in fairseq."""
 
-_LAYER, _DISTILBERT_LAYER, _FAIRSEQ_LAYER = "encoder.layer.{}.", "transformer.layer.{}.", ENCODER + "layers.{}."
+_LAYER = re.compile(r"(?:encoder|transformer)\.layer\.(\d+)\.")
 _NAMES = {
     "embeddings.word_embeddings": ENCODER + "embed_tokens",
     "embeddings.position_embeddings": ENCODER + "embed_positions",
     "embeddings.LayerNorm": ENCODER + "layernorm_embedding",
-    _LAYER + "attention.self.query": _FAIRSEQ_LAYER + "self_attn.q_proj",
-    _LAYER + "attention.self.key": _FAIRSEQ_LAYER + "self_attn.k_proj",
-    _LAYER + "attention.self.value": _FAIRSEQ_LAYER + "self_attn.v_proj",
-    _LAYER + "attention.output.dense": _FAIRSEQ_LAYER + "self_attn.out_proj",
-    _LAYER + "attention.output.LayerNorm": _FAIRSEQ_LAYER + "self_attn_layer_norm",
-    _LAYER + "intermediate.dense": _FAIRSEQ_LAYER + "fc1",
-    _LAYER + "output.dense": _FAIRSEQ_LAYER + "fc2",
-    _LAYER + "output.LayerNorm": _FAIRSEQ_LAYER + "final_layer_norm",
-    _DISTILBERT_LAYER + "attention.q_lin": _FAIRSEQ_LAYER + "self_attn.q_proj",
-    _DISTILBERT_LAYER + "attention.k_lin": _FAIRSEQ_LAYER + "self_attn.k_proj",
-    _DISTILBERT_LAYER + "attention.v_lin": _FAIRSEQ_LAYER + "self_attn.v_proj",
-    _DISTILBERT_LAYER + "attention.out_lin": _FAIRSEQ_LAYER + "self_attn.out_proj",
-    _DISTILBERT_LAYER + "sa_layer_norm": _FAIRSEQ_LAYER + "self_attn_layer_norm",
-    _DISTILBERT_LAYER + "ffn.lin1": _FAIRSEQ_LAYER + "fc1",
-    _DISTILBERT_LAYER + "ffn.lin2": _FAIRSEQ_LAYER + "fc2",
-    _DISTILBERT_LAYER + "output_layer_norm": _FAIRSEQ_LAYER + "final_layer_norm",
+    "attention.self.query": "self_attn.q_proj",
+    "attention.self.key": "self_attn.k_proj",
+    "attention.self.value": "self_attn.v_proj",
+    "attention.output.dense": "self_attn.out_proj",
+    "attention.output.LayerNorm": "self_attn_layer_norm",
+    "intermediate.dense": "fc1",
+    "output.dense": "fc2",
+    "output.LayerNorm": "final_layer_norm",
+    "attention.q_lin": "self_attn.q_proj",  # DistilBERT
+    "attention.k_lin": "self_attn.k_proj",
+    "attention.v_lin": "self_attn.v_proj",
+    "attention.out_lin": "self_attn.out_proj",
+    "sa_layer_norm": "self_attn_layer_norm",
+    "ffn.lin1": "fc1",
+    "ffn.lin2": "fc2",
+    "output_layer_norm": "final_layer_norm",
 }
-"""Module of an encoder in ``transformers``, without the prefix of the model -> in fairseq."""
+"""Module of an encoder, without its prefix, or of a layer in ``transformers`` -> in fairseq."""
 _HEAD_NAMES = {
-    "cls.predictions.transform.dense": _LM_HEAD + ".dense",  # BERT, ERNIE
-    "cls.predictions.transform.LayerNorm": _LM_HEAD + ".layer_norm",
-    "cls.predictions.decoder": _LM_HEAD,
-    "lm_head.dense": _LM_HEAD + ".dense",  # RoBERTa
-    "lm_head.layer_norm": _LM_HEAD + ".layer_norm",
-    "lm_head.decoder": _LM_HEAD,
-    "generator_predictions.dense": _LM_HEAD + ".dense",  # ELECTRA
-    "generator_predictions.LayerNorm": _LM_HEAD + ".layer_norm",
-    "generator_lm_head": _LM_HEAD,
-    "vocab_transform": _LM_HEAD + ".dense",  # DistilBERT
-    "vocab_layer_norm": _LM_HEAD + ".layer_norm",
-    "vocab_projector": _LM_HEAD,
+    "cls.predictions.transform.dense": "encoder.lm_head.dense",  # BERT, ERNIE
+    "cls.predictions.transform.LayerNorm": "encoder.lm_head.layer_norm",
+    "cls.predictions.decoder": "encoder.lm_head",
+    "lm_head.dense": "encoder.lm_head.dense",  # RoBERTa
+    "lm_head.layer_norm": "encoder.lm_head.layer_norm",
+    "lm_head.decoder": "encoder.lm_head",
+    "generator_predictions.dense": "encoder.lm_head.dense",  # ELECTRA
+    "generator_predictions.LayerNorm": "encoder.lm_head.layer_norm",
+    "generator_lm_head": "encoder.lm_head",
+    "vocab_transform": "encoder.lm_head.dense",  # DistilBERT
+    "vocab_layer_norm": "encoder.lm_head.layer_norm",
+    "vocab_projector": "encoder.lm_head",
 }
 """The same of masked LM heads."""
 _SETTINGS = {
-    "encoder_ffn_embed_dim": "intermediate_size",
-    "activation_fn": "hidden_act",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "layer_norm_eps": "layer_norm_eps",
+    "encoder_ffn_embed_dim": ("intermediate_size", "hidden_dim"),
+    "activation_fn": ("hidden_act", "activation"),
+    "dropout": ("hidden_dropout_prob", "dropout"),
+    "attention_dropout": ("attention_probs_dropout_prob", "attention_dropout"),
 }
-"""Option of fairseq -> attribute of the configuration."""
-_DISTILBERT_SETTINGS = {
-    "encoder_ffn_embed_dim": "hidden_dim",
-    "activation_fn": "activation",
-    "dropout": "dropout",
-    "attention_dropout": "attention_dropout",
-}
+"""Option of fairseq -> attribute of the configuration, and that of DistilBERT's."""
 _LIKE_ROBERTA = ("roberta", "xlm-roberta", "camembert", "data2vec-text")
 """Model types with RoBERTa's position IDs and masked LM head."""
 _TYPES = ("bert", "ernie", "electra", *_LIKE_ROBERTA, "distilbert")
@@ -118,13 +110,14 @@ def read_encoder(name: str, config: Any) -> tuple[dict[str, Tensor], dict[str, A
     heads = (*_HEAD_NAMES, "cls.predictions.", "lm_head.")
     check_loaded_weights(name, info, lambda key: key.startswith(heads))
     state = _to_fairseq(model.base_model_prefix, model.state_dict(), config)
-    if info["missing_keys"]:
+    is_new = bool(info["missing_keys"] or info["mismatched_keys"])  # weights of a head, which has been drawn at random
+    if is_new:
         add_lm_head(state)
     tied = torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS])
     if tied:
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
     options = {
-        "layer_norm_eps": BERT_EPSILON,  # DistilBERT's is fixed
+        "layer_norm_eps": getattr(config, "layer_norm_eps", BERT_EPSILON),  # DistilBERT's is fixed
         **{option: getattr(config, attribute) for option, attribute in _settings(config).items()},
         "encoder_layers": config.num_hidden_layers,
         "encoder_embed_dim": config.hidden_size,
@@ -137,7 +130,7 @@ def read_encoder(name: str, config: Any) -> tuple[dict[str, Tensor], dict[str, A
         "name": os.path.basename(os.path.abspath(name)),
         "model_type": config.model_type,
         "sha256": checksum,
-        "lm_head": NEW_LM_HEAD if info["missing_keys"] else "imported",
+        "lm_head": NEW_LM_HEAD if is_new else "imported",
         **({} if os.path.isdir(name) else {"hub": name}),
         **_read_card(name),
     }
@@ -159,7 +152,8 @@ def _read_card(name: str) -> dict[str, Any]:
 
 
 def _settings(config: Any) -> dict[str, str]:
-    return _DISTILBERT_SETTINGS if config.model_type == "distilbert" else _SETTINGS
+    """Option of fairseq -> attribute of this configuration."""
+    return {option: names[config.model_type == "distilbert"] for option, names in _SETTINGS.items()}
 
 
 def _check_type(name: str, config: Any) -> None:
@@ -170,15 +164,17 @@ def _check_type(name: str, config: Any) -> None:
     # The masked LM heads of RoBERTa and ELECTRA in transformers always use gelu, that of fairseq the activation of the
     # layers.
     activations = ["gelu"] if config.model_type in (*_LIKE_ROBERTA, "electra") else list(_ACTIVATIONS)
-    for option, value, allowed in (
-        ("position_embedding_type", getattr(config, "position_embedding_type", "absolute"), ["absolute"]),
-        ("is_decoder", getattr(config, "is_decoder", False), [False]),
-        ("embedding_size", getattr(config, "embedding_size", config.hidden_size), [config.hidden_size]),  # ELECTRA
-        ("use_task_id", getattr(config, "use_task_id", False), [False]),  # ERNIE
-        ("activation", getattr(config, _settings(config)["activation_fn"]), activations),
-    ):
+    requirements: dict[str, list[Any]] = {
+        "position_embedding_type": ["absolute"],
+        "is_decoder": [False],
+        "embedding_size": [config.hidden_size],  # ELECTRA
+        "use_task_id": [False],  # ERNIE
+        _settings(config)["activation_fn"]: activations,
+    }
+    for attribute, allowed in requirements.items():
+        value = getattr(config, attribute, allowed[0])
         if value not in allowed:
-            raise ValueError(f"{option} of {name} must be {' or '.join(map(str, allowed))}, got {value!r}")
+            raise ValueError(f"{attribute} of {name} must be {' or '.join(map(str, allowed))}, got {value!r}")
     declared = LinformerConfig.__dataclass_fields__["layer_norm_eps"]
     check_value(declared, getattr(config, "layer_norm_eps", BERT_EPSILON), f"layer_norm_eps of {name}")
 
@@ -192,9 +188,10 @@ def _to_fairseq(prefix: str, weights: dict[str, Tensor], config: Any) -> dict[st
     names, state = {**_NAMES, **_HEAD_NAMES}, {}
     for key, value in weights.items():
         module, _, leaf = key.removeprefix(f"{prefix}.").rpartition(".")
-        layer = "".join(re.findall(r"(?<=layer\.)\d+", module))
-        if new := names.get(module.replace(f"layer.{layer}.", "layer.{}.")):
-            state[f"{new.format(layer)}.{leaf}"] = value.clone()
+        if new := names.get(_LAYER.sub("", module)):
+            layer = _LAYER.match(module)
+            where = f"{ENCODER}layers.{layer[1]}." if layer else ""
+            state[f"{where}{new}.{leaf}"] = value.clone()
     first = config.pad_token_id + 1 if config.model_type in _LIKE_ROBERTA else 0
     positions = state[POSITIONS][first:]
     segments = next((value for key, value in weights.items() if key.endswith("token_type_embeddings.weight")), None)
@@ -212,5 +209,5 @@ def add_lm_head(state: dict[str, Tensor]) -> None:
     dense, norm = nn.Linear(width, width, dtype=dtype), nn.LayerNorm(width, dtype=dtype)
     init_bert_weights(dense)
     for name, module in (("dense", dense), ("layer_norm", norm)):
-        state.update({f"{_LM_HEAD}.{name}.{key}": value for key, value in module.state_dict().items()})
+        state.update({f"encoder.lm_head.{name}.{key}": value for key, value in module.state_dict().items()})
     state[OUTPUT_EMBEDDINGS], state[OUTPUT_BIAS] = state[EMBEDDINGS], torch.zeros(vocab_size, dtype=dtype)

@@ -38,28 +38,30 @@ def test_spectrum(roberta, model, text, tmp_path, capsys):
         main([*words, "--num-sentences", "5"])
 
 
+@pytest.mark.slow
 def test_attention(roberta, model, text, tmp_path, monkeypatch, capsys):
-    drawn = {}
-    monkeypatch.setattr(commands, "draw_maps", lambda path, maps, words, *_: drawn.update({path: (maps, words)}))
+    drawn, draw = {}, commands.draw_maps
+
+    def record(path, maps, words, *others):
+        drawn[path] = maps, words
+        draw(path, maps, words, *others)
+
+    monkeypatch.setattr(commands, "draw_maps", record)
     options = ["--source", str(text), *"--sentence 3 --sentence 1 --sample-break-mode eos".split()]
     main(["analyze", "attention", str(roberta), *options, "--out", str(tmp_path / "out")])
     expected = [tmp_path / "out" / f"sentence-{number}.png" for number in (1, 3)]
     assert capsys.readouterr().out.splitlines() == [str(path) for path in expected] and [*drawn] == expected
-    lines = list(Sentences(str(text), model, N, "eos", short=True))
+    assert all(path.stat().st_size > 5000 for path in expected)
+    text = Sentences(str(text), model, N, "eos", short=True)
+    lines = list(text)
     for (maps, words), sentence in zip(drawn.values(), (lines[0], lines[2])):
         assert words == model.tokenizer.convert_ids_to_tokens(sentence)
         assert [each.shape for each in maps] == [(HEADS, len(words), len(words))] * LAYERS
         np.testing.assert_array_equal(maps[0], model.read_maps(torch.tensor([sentence]))[0][0])
-
-
-@pytest.mark.slow
-def test_attention_maps_are_drawn(model, sentences, tmp_path):
-    text = sentences(model, short=True)
-    (path,) = commands.draw_attention(model, text, [2], tmp_path / "pictures")
-    assert path.stat().st_size > 5000
-    for numbers, message in (([1, 2], "sentence-2.png already exists"), ([1, 99999], "99999")):
+    for numbers, message in (([2, 3], "sentence-3.png already exists"), ([2, 99999], "99999")):
         with pytest.raises(ValueError, match=message):
-            commands.draw_attention(model, text, numbers, tmp_path / "pictures")
+            commands.draw_attention(model, text, numbers, tmp_path / "out")
+    assert not (tmp_path / "out" / "sentence-2.png").exists()
 
 
 def test_lines_one_position_wide_stay_visible():

@@ -2,6 +2,8 @@
 
 import json
 
+from fairseq_linformer.analysis.loading import load_model
+
 from .conftest import TEXT, N
 
 
@@ -27,6 +29,12 @@ def test_lines_are_truncated_skipped_and_counted(model, sentences, tmp_path):
     assert len(full) == 60 - text.skipped
     every = list(sentences(model, n=n, break_mode="eos", short=True))
     assert [len(s) for s in every[:3]] == [min(n, x) for x in lengths]
+
+
+def test_special_tokens_of_a_model_of_transformers(bert, sentences):
+    """[CLS] and [SEP]."""
+    first = next(iter(sentences(load_model(str(bert / "bert")), break_mode="eos", short=True)))
+    assert (first[0], first[-1]) == (2, 3)
 
 
 def test_a_row_is_a_sentence(model, sentences, tmp_path):

@@ -27,7 +27,7 @@ def test_stated_k_equals_the_theorems():
 def test_construction_of_theorem_2_has_equal_rows():
     """With delta = 2^-n, exp(x E^T) is 1, softmax is 1/k, and each output row is the mean of the rows of R V."""
     head, R = random_head(40, 4, generator()), theorem2.draw(8, 40, generator(1))
-    X = theorem2.construction(head, R, theorem2.proof_delta(40))
+    X = theorem2.construction(head, R)
     torch.testing.assert_close(X, (R @ head.V).mean(0).expand(40, -1), rtol=0, atol=1e-9)
     P = torch.softmax(head.Q @ head.K.T / 2, -1)
     expected = [float((X[i] - P[i] @ head.V).norm() / (P[i].norm() * head.V.norm())) for i in range(40)]
@@ -38,7 +38,7 @@ def test_shares_count_rows_within_eps():
     head = random_head(40, 4, generator())
     shares = theorem2.shares_within(head, 8, 0.5, 3, generator(2))
     R = theorem2.draw(8, 40, generator(2))
-    errors = theorem2.row_errors(head, theorem2.construction(head, R, theorem2.proof_delta(40)))
+    errors = theorem2.row_errors(head, theorem2.construction(head, R))
     first = {norm: values[0] for norm, values in shares["proof, delta = 2^-n"].items()}
     assert first == {norm: pytest.approx(sum(error <= 0.5 for error in errors[norm]).item() / 40) for norm in errors}
     assert all(len(values) == 3 for norms in shares.values() for values in norms.values())

@@ -31,12 +31,8 @@ class DeviceSyncs(TorchDispatchMode):
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         packet = operation.overloadpacket
         self._products += packet in _PRODUCTS
-        if packet in _SYNCHRONIZING or self._by_mask(packet, args):
+        indices = args[1] if packet in (torch.ops.aten.index, torch.ops.aten.index_put) else ()
+        by_mask = any(index is not None and index.dtype == torch.bool for index in indices)  # needs its nonzeros
+        if packet in _SYNCHRONIZING or by_mask:
             self.syncs.append((packet.__name__, self._products))
         return operation(*args, **(kwargs or {}))
-
-    @staticmethod
-    def _by_mask(packet, args) -> bool:
-        """Whether an operation indexes by a mask, and so needs its number of nonzeros."""
-        masks = args[1] if packet in (torch.ops.aten.index, torch.ops.aten.index_put) else ()
-        return any(mask is not None and mask.dtype == torch.bool for mask in masks)

@@ -35,7 +35,10 @@ def test_inference(run, tmp_path):
     ]
     assert len(lines) == 8 and printed.count("not measured: bigbird, n = ") == 2
     stored = json.loads((tmp_path / "out.json").read_text())
-    assert [each["settings"]["cases"][0] for each in stored] == [["linformer", 32, 8, 0], ["linformer", 64, 8, 0]]
+    assert [each["settings"]["cases"][0] for each in stored] == [
+        ["linformer", 32, 8, 0, None],
+        ["linformer", 64, 8, 0, None],
+    ]
 
 
 @pytest.mark.slow

@@ -7,15 +7,18 @@ from fairseq_linformer.benchmark.measure import Setup
 from fairseq_linformer.benchmark.rows import Case
 
 SETUP = Setup(layers=1, embed_dim=64, vocabulary=100)
-MODELS = ("ours", "roberta")
+MODELS = ("ours", "authors", "roberta")
 
 
 def test_models_of_a_length_take_turns():
-    found = list_measurements("training", SETUP, MODELS, [8, 16], [4, 8], 64, windows=[0, 2], positions=32)
+    """Local windows are of this project's models, and each k is below n."""
+    found = list_measurements("training", SETUP, MODELS, [8, 16], [4, 8, 32], 64, windows=[0, 2], positions=32)
     assert [each.func.__name__ for each in found] == ["training", "training"]
-    assert [each.keywords["positions"] for each in found] == [32, 32]
-    sizes = [(4, 0), (4, 2), (8, 0), (8, 2)]
-    assert found[1].keywords["cases"] == [*(Case("ours", 16, *size) for size in sizes), Case("roberta", 16)]
+    sizes = [("ours", 4, 0), ("ours", 4, 2), ("ours", 8, 0), ("ours", 8, 2), ("authors", 4, 0), ("authors", 8, 0)]
+    cases = [Case(model, 16, k, window, 32) for model, k, window in (*sizes, ("roberta", None, 0))]
+    assert found[1].keywords["cases"] == cases
+    (shorter,) = list_measurements("inference", SETUP, ["ours"], [8], [4, 8], 64)
+    assert shorter.keywords["cases"] == [Case("ours", 8, 4)]
 
 
 @pytest.mark.parametrize("n, batch", [(16, 4), (128, 1)])

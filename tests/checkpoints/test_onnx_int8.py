@@ -1,5 +1,8 @@
 """int8 graphs: arithmetic of small graphs by hand, and logits that do not depend on the batch."""
 
+from collections import defaultdict
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +14,7 @@ onnx = pytest.importorskip("onnx")
 import onnx_ir as ir  # noqa: E402
 import onnxruntime  # noqa: E402
 
+from fairseq_linformer.checkpoints import onnx_graph  # noqa: E402
 from fairseq_linformer.checkpoints.export_onnx import export_onnx  # noqa: E402
 from fairseq_linformer.checkpoints.onnx_int8 import quantize_  # noqa: E402
 
@@ -96,21 +100,45 @@ warm , funny and surprisingly sharp about money , marriage and growing old in a 
 """.splitlines()
 
 
-@pytest.mark.parametrize(
-    "window", [pytest.param(0, marks=pytest.mark.nightly), pytest.param(4, marks=pytest.mark.slow)]
-)
-def test_logits_do_not_depend_on_the_batch(window, tmp_path):
-    """The same sentences alone and in a padded batch of 32: a scale of the whole batch would move logits."""
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory):
+    """A classifier of ``REVIEWS``, its folder, and token IDs of 32 sentences."""
     words = sorted({word for review in REVIEWS for word in review.split()})
     sentences = [[0, *(4 + words.index(word) for word in review.split()), 2] for review in REVIEWS]
     sentences += [[0, *reversed(each[i:-1]), 2] for i in (1, 2, 3) for each in sentences]
     assert len(sentences) == 32
-    model = build_model(
-        vocab_size=4 + len(words), embed_dim=64, ffn_embed_dim=256, local_window=window, max_positions=32
-    )
-    model.save_pretrained(tmp_path / "model")
-    export_onnx(tmp_path / "model", tmp_path / "int8", int8=True)
-    session = open_graph(tmp_path / "int8")
+    shape = dict(vocab_size=500, embed_dim=64, ffn_embed_dim=256, max_positions=32)
+    model = build_model(**shape, local_window=4)
+    folder = tmp_path_factory.mktemp("int8")
+    model.save_pretrained(folder / "model")
+    export_onnx(folder / "model", folder / "int8", int8=True)
+    return model, folder / "int8", sentences
+
+
+@pytest.mark.slow
+def test_weights_have_8_bits(quantized):
+    """E and F, linear layers and embeddings; the graph has no paths of this machine."""
+    model, folder, _ = quantized
+    graph = folder / "onnx/model_quantized.onnx"
+    assert str(Path(onnx_graph.__file__).parent).encode() not in graph.read_bytes()
+    types = defaultdict(set)
+    for weight in onnx.load(graph).graph.initializer:
+        types[tuple(weight.dims)].add(weight.data_type)
+    assert types[(16, 32)] == {onnx.TensorProto.INT8, onnx.TensorProto.FLOAT}  # E and F; which tokens windows read
+    assert types[(64, 256)] == {onnx.TensorProto.INT8} and types[(500, 64)] == {onnx.TensorProto.INT8}
+    tokens = torch.randint(4, 45, (4, 30))
+    rounded = run_graph(open_graph(folder), tokens, torch.ones_like(tokens))
+    with torch.no_grad():
+        exact = model(tokens).logits
+    assert 0 < (exact - rounded).abs().max() < 0.1 * exact.abs().max()
+    assert "| weights of the graph | int8" in (folder / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_logits_do_not_depend_on_the_batch(quantized):
+    """The same sentences alone and in a padded batch of 32: a scale of the whole batch would move logits."""
+    _, folder, sentences = quantized
+    session = open_graph(folder)
     tokens = torch.full((32, max(map(len, sentences))), 1)
     for row, sentence in zip(tokens, sentences):
         row[: len(sentence)] = torch.tensor(sentence)

@@ -11,7 +11,7 @@ from fairseq import checkpoint_utils
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.to_linformer import resize, to_linformer
-from fairseq_linformer.config import PROJECTIONS, SHARING
+from fairseq_linformer.config import PROJECTIONS, SHARING, default_init
 from fairseq_linformer.models.state_dicts import max_positions
 
 from ..fairseq_commands import TINY, finetune, load, train
@@ -44,16 +44,13 @@ def post_norm(train_roberta):
     return train_roberta("post-norm")
 
 
-@pytest.fixture(scope="module")
-def train_linformer(mlm_data, tmp_path_factory):
-    """A function that trains a checkpoint of n = 16 for a few updates, once per variant."""
+@pytest.fixture
+def linformer(post_norm):
+    """A function from sharing, projection and k to a converted checkpoint of n = 16, with windows as in training."""
 
-    @cache
     def make(sharing, projection, k):
-        folder = tmp_path_factory.mktemp("linformer")
-        words = ["--sharing", sharing, "--projection", projection, "--projected-dim", k]
-        train(mlm_data, folder, *words, updates=3)
-        return folder / "checkpoint_last.pt"
+        options = dict(sharing=sharing, projection=projection, projection_init=default_init(projection, sharing))
+        return to_linformer(read_checkpoint(post_norm), projected_dim=k, local_window=0, **options)
 
     return make
 
@@ -158,26 +155,34 @@ SHAPES = [  # sharing, projection, k before, n and k after
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sharing, projection, k, n, new_k", SHAPES)
-def test_resizing(train_linformer, class_data, tmp_path, sharing, projection, k, n, new_k):
-    """Training continues from what ``convert`` writes."""
-    new = resize(read_checkpoint(train_linformer(sharing, projection, k)), n)
+def test_resizing(linformer, tmp_path, sharing, projection, k, n, new_k):
+    new = resize(linformer(sharing, projection, k), n)
     options = new["cfg"]["model"]
     assert options["max_positions"] == n == max_positions(new["model"]) and options["projected_dim"] == new_k
-    model = build(new, tmp_path)
-    shape = ["--sharing", sharing, "--projection", projection, "--projected-dim", new_k, "--max-positions", n]
-    start = ["--finetune-from-model", tmp_path / "new.pt", "--lr", "0"]
-    finetune(class_data, tmp_path / "task", *TINY, *shape, *start, updates=1)
-    finetuned = model_of(tmp_path / "task" / "checkpoint_last.pt")
-    for key, value in model.state_dict().items():
-        torch.testing.assert_close(finetuned.state_dict()[key], value, rtol=0, atol=1e-7, msg=key)
+    assert build(new, tmp_path).state_dict().keys() == new["model"].keys()
 
 
 @pytest.mark.slow
-def test_lengthening_staggered_windows_nearly_preserves_features(train_linformer, tmp_path):
-    old = train_linformer("headwise", "linear", 8)
-    before, after = model_of(old), build(resize(read_checkpoint(old), 40), tmp_path)
+def test_training_continues_from_a_resized_checkpoint(linformer, class_data, tmp_path):
+    """And the finetuned one, whose head is kept, is resized; the original is unchanged."""
+    torch.save(resize(linformer("headwise", "linear", "8,4"), 24), tmp_path / "new.pt")
+    shape = ["--sharing", "headwise", "--projected-dim", "12,6", "--max-positions", 24]
+    start = ["--finetune-from-model", tmp_path / "new.pt", "--lr", "0"]
+    finetune(class_data, tmp_path / "task", *TINY, *shape, *start, updates=1)
+    before, checkpoint = load(tmp_path / "task"), read_checkpoint(tmp_path / "task" / "checkpoint_last.pt")
+    for key, value in load(tmp_path, "new.pt")["model"].items():
+        if "lm_head" not in key:
+            torch.testing.assert_close(before["model"][key], value, rtol=0, atol=1e-7, msg=key)
+    new = resize(checkpoint, 32)
+    assert all(torch.equal(value, checkpoint["model"][key]) for key, value in before["model"].items())
+    assert "last_optimizer_state" not in new and "last_optimizer_state" in checkpoint
+    assert torch.equal(new["model"][HEAD], before["model"][HEAD])
+
+
+def test_lengthening_staggered_windows_nearly_preserves_features(linformer, tmp_path):
+    old = linformer("headwise", "linear", 8)
+    before, after = build(old, tmp_path), build(resize(old, 40), tmp_path)
     tokens = torch.randint(4, 40, (4, 16))
     expected = before(tokens, features_only=True)[0]
     assert 0 < (after(tokens, features_only=True)[0] - expected).abs().max() < 0.05 * expected.std()
@@ -185,20 +190,9 @@ def test_lengthening_staggered_windows_nearly_preserves_features(train_linformer
     torch.testing.assert_close(*(m(short, features_only=True)[0] for m in (after, before)), rtol=0, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_original_and_heads_are_unchanged(class_data, train_linformer, tmp_path):
-    """Also for a finetuned checkpoint, whose head is kept."""
-    finetune(class_data, tmp_path, *TINY, "--finetune-from-model", train_linformer("headwise", "linear", 8))
-    before, checkpoint = load(tmp_path), read_checkpoint(tmp_path / "checkpoint_last.pt")
-    new = resize(checkpoint, 32)
-    assert all(torch.equal(value, checkpoint["model"][key]) for key, value in before["model"].items())
-    assert "last_optimizer_state" not in new and "last_optimizer_state" in checkpoint
-    assert torch.equal(new["model"][HEAD], before["model"][HEAD])
-
-
-def test_files_next_to_the_checkpoint_are_copied(train_linformer, mlm_data, tmp_path):
+def test_files_next_to_the_checkpoint_are_copied(linformer, mlm_data, tmp_path):
     old = tmp_path / "old.pt"
-    torch.save(read_checkpoint(train_linformer("headwise", "linear", 8)), old)
+    torch.save(linformer("headwise", "linear", 8), old)
     for name in ("dict.txt", "tokenizer.json", "label/dict.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
@@ -209,6 +203,6 @@ def test_files_next_to_the_checkpoint_are_copied(train_linformer, mlm_data, tmp_
     assert (tmp_path / "other" / "dict.txt").read_bytes() == Path(mlm_data, "dict.txt").read_bytes()
 
 
-def test_random_projections_are_not_resized(train_linformer):
+def test_random_projections_are_not_resized(linformer):
     with pytest.raises(ValueError, match="random projections cannot be resized"):
-        resize(read_checkpoint(train_linformer("headwise", "random", 8)), 32)
+        resize(linformer("headwise", "random", 8), 32)

@@ -17,21 +17,11 @@ IMAGE = (
 
 def make_environment(folder: Path) -> Path:
     """A virtual environment whose packages are links to those of this one: IMAGE and what these require. Returns its
-    Python, a script: to replace a program, edit ``case`` in it."""
+    Python."""
     venv.create(folder, symlinks=True)
     site = next((folder / "lib").glob("python*/site-packages"))
     assert not link_packages(site, IMAGE) & MISSING
-    python = folder / "bin" / "python"
-    real = python.resolve()
-    python.unlink()
-    (folder / "bin" / "real-python").symlink_to(real)
-    python.write_text(f"""#!/usr/bin/env bash
-case "$*" in
-esac
-exec -a {python} {folder}/bin/real-python "$@"
-""")
-    python.chmod(0o755)
-    return python
+    return folder / "bin" / "python"
 
 
 def run(python: Path, *words) -> "subprocess.CompletedProcess[str]":

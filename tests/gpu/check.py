@@ -32,7 +32,7 @@ from torch import Tensor
 
 from fairseq_linformer.benchmark.measure import Setup, inference, make_cases, training
 from fairseq_linformer.benchmark.memory import DTYPES
-from fairseq_linformer.benchmark.rows import Case, Row
+from fairseq_linformer.benchmark.rows import Case
 from fairseq_linformer.config import PROJECTIONS, SHARING, LinformerConfig
 from fairseq_linformer.files import open_atomic
 from fairseq_linformer.machine import provenance
@@ -68,41 +68,30 @@ class Sizes:
         train_flags: flags of fairseq-train by step.
     """
 
-    dtypes: tuple[str, ...]
-    variant_lengths: tuple[int, ...]
-    at_once: int
-    setup: Setup
-    k: int
-    window: int
-    lengths: tuple[int, ...]
-    tokens: int
-    n: int
-    batch: int
-    updates: int
-    train_flags: dict[str, str]
+    dtypes: tuple[str, ...] = ("fp32", "fp16", "bf16")
+    variant_lengths: tuple[int, ...] = (100, 128, 500, 1100)
+    at_once: int = 8
+    setup: Setup = Setup("cuda", "bf16", vocabulary=1000, rounds=5, warm_up=2)
+    k: int = 128
+    window: int = 16
+    lengths: tuple[int, ...] = (512, 1024, 2048, 4096, 16384)
+    tokens: int = 32768
+    n: int = 512
+    batch: int = 64
+    updates: int = 25
+    train_flags: dict[str, str] = field(
+        default_factory=lambda: {
+            "fp16": "--fp16",
+            "bf16": "--bf16",
+            "amp": "--amp",
+            "checkpointed": "--fp16 --checkpoint-activations",
+            "offloaded": "--fp16 --checkpoint-activations --offload-activations",
+            "compiled": "--fp16 --compile",
+        }
+    )
 
 
-GPU = Sizes(
-    dtypes=("fp32", "fp16", "bf16"),
-    variant_lengths=(100, 128, 500, 1100),
-    at_once=8,
-    setup=Setup("cuda", "bf16", vocabulary=1000, rounds=5, warm_up=2),
-    k=128,
-    window=16,
-    lengths=(512, 1024, 2048, 4096, 16384),
-    tokens=32768,
-    n=512,
-    batch=64,
-    updates=25,
-    train_flags={
-        "fp16": "--fp16",
-        "bf16": "--bf16",
-        "amp": "--amp",
-        "checkpointed": "--fp16 --checkpoint-activations",
-        "offloaded": "--fp16 --checkpoint-activations --offload-activations",
-        "compiled": "--fp16 --compile",
-    },
-)
+GPU = Sizes()
 SMOKE = Sizes(
     dtypes=("fp32", "bf16"),
     variant_lengths=(40,),
@@ -126,12 +115,10 @@ class Step:
     Attributes:
         words: its command.
         must_log: what the output must contain.
-        environment: more variables.
     """
 
     words: list[str]
     must_log: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 # ---- correctness
@@ -234,7 +221,10 @@ def time_models(sizes: Sizes, n: int) -> dict[str, Any]:
     if n >= 4096:
         bars |= {"forward over sdpa": 1.0, "step over sdpa": 1.0}
     reasons = [
-        f"{what} of {describe(row)}: {row.reason}" for what, rows in measured.items() for row in rows if row.reason
+        f"{what} of {row.model} W={row.local_window or 0}: {row.reason}"
+        for what, rows in measured.items()
+        for row in rows
+        if row.reason
     ]
     if reasons:
         return {"ok": False, "summary": "; ".join(reasons), "rows": measured}
@@ -244,10 +234,6 @@ def time_models(sizes: Sizes, n: int) -> dict[str, Any]:
         ratios |= {f"{what} over W=0": windowed["relative_time"], f"{what} over sdpa": 1 / windowed["time_ratio"]}
     summary = ", ".join(f"{name} {r:.2f} (bar {bars.get(name, 'none')})" for name, r in ratios.items())
     return {"ok": True, "summary": f"W={sizes.window}: {summary}", "rows": measured, "ratios": ratios, "bars": bars}
-
-
-def describe(row: Row) -> str:
-    return f"{row.model} W={row.local_window or 0}"
 
 
 # ---- steps
@@ -313,9 +299,9 @@ def programs(sizes: Sizes, folder: Path) -> dict[str, Step]:
         optimization.max_update={sizes.updates} dataset.batch_size={sizes.batch} model.projected_dim={sizes.k}
         dataset.disable_validation=true optimization.update_freq=[1]
     """
-    torchrun = ["bash", str(ROOT / "scripts" / "torchrun.sh"), *overrides.split()]
-    variables = {"PYTHON": sys.executable, "NPROC_PER_NODE": "1", "PET_SHUTDOWN_TIMEOUT": "5"}
-    steps["torchrun"] = Step(torchrun, environment=variables)
+    variables = [f"PYTHON={sys.executable}", "NPROC_PER_NODE=1", "PET_SHUTDOWN_TIMEOUT=5"]
+    torchrun = ["env", *variables, "bash", str(ROOT / "scripts" / "torchrun.sh"), *overrides.split()]
+    steps["torchrun"] = Step(torchrun)
     for name, shape in (("roberta", roberta), ("linformer", f"{model} --local-window 0")):
         # One worker masks tokens more slowly than a GPU reads them.
         options = f"{shape} {masked} {half} --num-workers 2"
@@ -330,11 +316,8 @@ RUNNING: "set[subprocess.Popen[bytes]]" = set()
 def run_step(step: Step, seconds: float) -> dict[str, Any]:
     """Run a step; after ``seconds``, stop it and its children."""
     start = time.perf_counter()
-    variables = {**os.environ, **step.environment}
     with TemporaryFile("w+", errors="replace") as file:
-        process = subprocess.Popen(
-            step.words, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, env=variables, start_new_session=True
-        )
+        process = subprocess.Popen(step.words, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True)
         RUNNING.add(process)
         try:
             status = process.wait(seconds)
