@@ -1,9 +1,7 @@
-"""Tokens in the environment reach no file and no output of a command."""
+"""Tokens in the environment reach no file and no output of a training job; ``cli/test_signals.py`` has the commands."""
 
 import pytest
 
-from .bad_input.world import world  # noqa: F401  a fixture
-from .cli.test_signals import COMMANDS, run
 from .training.two_ranks import TwoRanks
 
 SECRET = "hf_R7xQ2mZ9"
@@ -18,17 +16,6 @@ def secrets(monkeypatch):
 
 def files_with_secret(folder):
     return [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words.split()[:2]))
-def test_commands(command, world, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.chdir(world)
-    documents = tmp_path / "documents.txt"
-    documents.write_text("".join(f"the cat sat {i}\na dog ran\n\n" for i in range(300)))
-    status, _ = run(command.format(out=tmp_path / "out", documents=documents), tmp_path / "log.txt")
-    assert status == 0, (tmp_path / "log.txt").read_text()
-    assert [*tmp_path.glob("out*")] and not files_with_secret(tmp_path)
 
 
 @pytest.mark.slow

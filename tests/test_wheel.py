@@ -1,13 +1,12 @@
 """The wheel has everything that its commands need, in an empty folder."""
 
-import argparse
 import json
 import os
 import subprocess
 
 import pytest
 
-from fairseq_linformer.cli import build_parser
+from .cli.test_parsers import COMMANDS
 
 HELP = """
 import json, sys
@@ -18,15 +17,6 @@ for words in json.loads(sys.argv[1]):
     except SystemExit as end:
         assert end.code == 0
 """
-
-
-def subcommands(parser: argparse.ArgumentParser, words=()):
-    """All commands and subcommands, as lists of words."""
-    yield list(words)
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, sub in action.choices.items():
-                yield from subcommands(sub, [*words, name])
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +40,7 @@ def test_wheel_installs_only_the_package(run, wheel_environment):
 
 @pytest.mark.slow
 def test_every_command_has_help(run):
-    commands = list(subcommands(build_parser()))
+    commands = [words for words, _ in COMMANDS]
     assert len(commands) > 20
     printed = run("python", "-c", HELP, json.dumps(commands)).stdout
     for words in commands:

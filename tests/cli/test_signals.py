@@ -1,4 +1,5 @@
-"""Commands that a signal ends at a random moment leave a whole output or none, no process, and no other file."""
+"""Commands that a signal ends at a random moment leave a whole output or none, no process, and no other file; tokens in
+the environment reach no file and no output."""
 
 import json
 import multiprocessing
@@ -20,6 +21,7 @@ from fairseq_linformer.cli import main
 from ..bad_input.world import world  # noqa: F401  a fixture
 from ..fault_seeds import SEEDS
 from ..forked_worker import forget_temporary_folder
+from ..test_secrets import files_with_secret, secrets  # noqa: F401  a fixture
 
 COMMANDS = [
     "evaluate cls/model.pt rows.tsv --device cpu --predictions {out}.tsv",
@@ -125,6 +127,7 @@ def test_random_moment(command, seed, here, tmp_path):
     documents.write_text("".join(f"the cat sat {i}\na dog ran\n\n" for i in range(300)))
     status, seconds = run(command.format(out=whole / "out", documents=documents), tmp_path / "whole.log")
     assert status == 0, (tmp_path / "whole.log").read_text()
+    assert [*whole.iterdir()] and not files_with_secret(tmp_path)
     number = choose.choice(SIGNALS)
     words, log = command.format(out=stopped / "out", documents=documents), tmp_path / "stopped.log"
     status, _ = run(words, log, number, choose.uniform(0, seconds))
