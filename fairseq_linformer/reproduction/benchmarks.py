@@ -12,7 +12,7 @@ from ..benchmark.measure import Setup, measure_once
 from ..benchmark.rows import Row, ratio
 from ..benchmark.timing import choose_clock
 from .page import Table
-from .result import Inputs, Result, Rows, environment, in_words
+from .result import Inputs, Result, in_words
 
 SMOKE = Setup(layers=1, embed_dim=64, rounds=2, warm_up=0)
 CPU = Setup(layers=2)
@@ -21,21 +21,15 @@ GPU = Setup("cuda", "bf16")
 
 
 def run_benchmark(
-    part: str,
-    scale: str,
-    experiment: str,
-    measurements: Sequence["partial[list[Row]]"],
-    inputs: Inputs,
-    data: str = "random tokens",
+    experiment: str, measurements: Sequence["partial[list[Row]]"], inputs: Inputs, data: str = "random tokens"
 ) -> Result:
     """The rows of all measurements, which have the same ``setup``."""
-    path = inputs.runs / scale / experiment / f"{part.replace(', ', '-')}.json"
+    path = inputs.folder / experiment / f"{inputs.part.replace(', ', '-')}.json"
     found = [row for each in measurements for row in measure_once(path, each)]
     setup: Setup = measurements[0].keywords["setup"]
     configuration = {**asdict(setup), "threads": torch.get_num_threads(), "clock": choose_clock(setup.device)}
     configuration["failed"] = [row for row in found if row.metric == "failed"]
-    rows = Rows(row for row in found if row.metric != "failed")
-    return Result(part, scale, rows, environment(inputs, data), configuration)
+    return inputs.result([row for row in found if row.metric != "failed"], data, configuration)
 
 
 def ratio_rows(

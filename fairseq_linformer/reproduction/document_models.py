@@ -56,11 +56,6 @@ class Reader:
         """The name of its checkpoint."""
         return self.model.name + (f"-layers{self.layers}" if self.layers else "")
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What tells rows of it from those of others."""
-        return {**self.model.fields, "layers": self.layers, "reading": self.reading}
-
 
 def readers(n: int, piece: int, k: int, window: int, layers: int) -> dict[str, Reader]:
     """The compared readers by name."""

@@ -7,7 +7,7 @@ same part; git keeps the earlier one.
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -78,11 +78,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the user gave to ``reproduce``.
+    """What the user gave to ``reproduce``, and the part that is measured of it.
 
     Attributes:
+        part, scale: of the experiment.
         command: for results; paths are reduced to their last part.
-        runs: folder of all runs.
+        runs: folder of the runs of all scales.
         data: folder of ``prepare pretraining``.
         tasks: folder with one folder per task, written by ``prepare TASK``.
         encoder: a model of ``transformers``, by its name on the hub or its folder.
@@ -90,6 +91,8 @@ class Inputs:
         started: ``time.monotonic()`` before the part.
     """
 
+    part: str
+    scale: str
     command: str
     runs: Path
     data: Path | None = None
@@ -104,16 +107,24 @@ class Inputs:
         assert self.data is not None
         return self.data
 
+    @property
+    def folder(self) -> Path:
+        """Folder of the runs of this scale."""
+        return self.runs.absolute() / self.scale
 
-def environment(inputs: Inputs, data: str, **measured: Any) -> dict[str, Any]:
-    """The environment of a part.
+    def result(
+        self, rows: Iterable[Row], data: str, configuration: Mapping[str, Any] | None = None, **measured: Any
+    ) -> Result:
+        """The result of the part.
 
-    Args:
-        data: what was read, with checksums.
-        measured: commit, hardware, versions, date and seconds, where this process has not measured itself.
-    """
-    seconds = round(time.monotonic() - inputs.started, 3)
-    return {"command": inputs.command, **provenance(), "data": data, "seconds": seconds, **measured}
+        Args:
+            data: what was read, with checksums.
+            measured: commit, hardware, versions, date and seconds, where this process has not measured itself.
+        """
+        found = Rows(rows)  # an iterator measures here
+        seconds = round(time.monotonic() - self.started, 3)
+        circumstances = {"command": self.command, **provenance(), "data": data, "seconds": seconds, **measured}
+        return Result(self.part, self.scale, found, circumstances, dict(configuration or {}))
 
 
 def write(result: Result, path: Path) -> None:

@@ -100,11 +100,6 @@ class Estimate:
         return decide(least <= self.low and self.high <= most, f"{self}; needs {needs}", is_beyond)
 
 
-def ratio_of_extremes(a: Row | Estimate, b: Row | Estimate, text: str) -> Estimate:
-    """a / b by their values, between the ratios of their most distant runs."""
-    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low, text)
-
-
 def difference_of_extremes(a: Row | Estimate, b: Row | Estimate, text: str) -> Estimate:
     """a - b by their values, between the differences of their most distant runs."""
     return Estimate(a.value - b.value, a.low - b.high, a.high - b.low, text)

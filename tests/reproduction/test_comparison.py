@@ -1,15 +1,14 @@
 """Comparisons of pretrained models: preconditions from both sides, the deciding budget, ratios and trends by hand."""
 
 import math
-from functools import partial
 
 import pytest
 
 from fairseq_linformer.fairseq_log import read_split
 from fairseq_linformer.reproduction.comparison import (
     Compared,
+    Limit,
     ScratchSizes,
-    at_most,
     bits_by_seed,
     branches,
     check_all_converged,
@@ -66,10 +65,7 @@ def at_budgets(roberta, quarter) -> Rows:
 
 
 def outcome_of(rows: Rows, factor: float = 2.0, models=(QUARTER,), precondition=check_all_learned) -> str:
-    def check(budget):
-        return [at_most(rows, models[0], ROBERTA, budget, factor)]
-
-    return verdict(rows, "x", "x", models, check, precondition=precondition).outcome
+    return verdict(rows, "x", "x", models, [Limit(models[0], ROBERTA, factor)], precondition=precondition).outcome
 
 
 def test_evaluated_if_all_preconditions_hold():
@@ -133,29 +129,27 @@ def test_the_fall_is_interpolated():
 def test_ratio_by_hand():
     """Half a bit, with every seed that both have."""
     rows = at_budgets({100: GOOD}, {100: [*WORSE, 5.9]})
-    found = perplexity_ratio(rows, QUARTER, ROBERTA, 100)
+    found = perplexity_ratio(rows, QUARTER, ROBERTA)
     assert (found.value, found.low, found.high) == pytest.approx((math.sqrt(2),) * 3)
     assert found.text == "n=64, k=16 / n=64, RoBERTa perplexity, 100 updates, 3 seeds"
-    assert perplexity_ratio(rows, QUARTER, ROBERTA, 200) is None
-    assert at_most(rows, SMALL, QUARTER, 100).outcome == UNDECIDED
+    assert Limit(SMALL, QUARTER).check(rows).outcome == UNDECIDED
     assert perplexity_ratio(rows_of({ROBERTA: [5.0], QUARTER: [6.0]}), QUARTER, ROBERTA) is None
 
 
 @pytest.mark.parametrize("factor, outcome", [(1.42, HOLDS), (1.41, FAILS)])
 def test_limits_of_a_ratio(factor, outcome):
     rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE})
-    check = partial(at_most, rows, factor=factor)
-    assert check(QUARTER, ROBERTA).outcome == outcome == outcome_of(rows, factor)
+    assert outcome_of(rows, factor) == outcome
     for pair in ((QUARTER, ROBERTA), (ROBERTA, QUARTER)):  # either way
-        assert check(*pair, least=1 / factor).outcome == outcome
+        assert Limit(*pair, factor, 1 / factor).check(rows).outcome == outcome
 
 
 def test_models_that_differ_in_a_field_are_not_mixed():
     """The authors' start, a local window, another sharing and another n; of runs also the rate, and the origin."""
     others = (as_authors(QUARTER), Model(64, 16, local_window=4), Model(64, 16, "none"), Model(128, 16))
     rows = Rows(row for model in others for row in bits(model, [1.0], 100))
-    assert bits_by_seed(rows, QUARTER, 100) == bits_by_seed(rows, ROBERTA, 100) == {}
-    assert all(bits_by_seed(rows, model, 100) == {1: 1.0} for model in others)
+    assert bits_by_seed(rows, QUARTER) == bits_by_seed(rows, ROBERTA) == {}
+    assert all(bits_by_seed(rows, model) == {1: 1.0} for model in others)
     models = (as_authors(QUARTER), Model(64, 16, start="normal"), Model(64, 16, projection="conv"))
     runs = [Run(model, 1, origin, 5) for model in models for origin in ("grown", "scratch")]
     rows = Rows(row for i, run in enumerate(runs) for row in bits(run, [i]))
@@ -165,8 +159,8 @@ def test_models_that_differ_in_a_field_are_not_mixed():
 
 def test_decreasing():
     rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE, SMALL: [7.5] * 3})
-    assert [check.outcome for check in decreasing(rows, [SMALL, QUARTER, ROBERTA])] == [HOLDS, HOLDS]
-    assert [check.outcome for check in decreasing(rows, [SMALL, ROBERTA, QUARTER])] == [HOLDS, FAILS]
+    for models, outcomes in (([SMALL, QUARTER, ROBERTA], [HOLDS, HOLDS]), ([SMALL, ROBERTA, QUARTER], [HOLDS, FAILS])):
+        assert [limit.check(rows).outcome for limit in decreasing(models)] == outcomes
 
 
 def test_decided_at_the_largest_budget_at_which_both_have_learned():

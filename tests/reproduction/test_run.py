@@ -165,17 +165,17 @@ def test_models_at_the_papers_scale():
 
 
 def test_what_is_not_trained_is_named(tmp_path):
-    inputs = Inputs("", tmp_path, data=tmp_path, tasks=tmp_path)
+    inputs = Inputs("n=512, k=128, seed 2", "paper", "", tmp_path, data=tmp_path)
     with pytest.raises(ValueError, match=r"n512-k128-headwise,seed=2 is not trained; .*\+run=n512-k128-headwise"):
-        figure_3.run("n=512, k=128, seed 2", "paper", inputs)
+        figure_3.run(inputs)
 
 
 def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "train_runs", lambda runs, *at: {run: run for run in runs})
     monkeypatch.setattr(comparison, "score_rows", lambda run, seed, trained, text: [(run.seed, seed, trained)])
-    monkeypatch.setattr(comparison, "compared_result", lambda part, scale, rows, trained, inputs: rows)
-    inputs = Inputs("", tmp_path, data=tmp_path)
-    rows = comparison.pretrain("a", "cpu", lambda scale, seed: [Run(Model(16), seed, "scratch", scale.base)], inputs)
+    monkeypatch.setattr(comparison, "compared_result", lambda rows, trained, inputs: rows)
+    inputs = Inputs("a", "cpu", "", tmp_path, data=tmp_path)
+    rows = comparison.pretrain(lambda scale, seed: [Run(Model(16), seed, "scratch", scale.base)], inputs)
     assert [row[:2] for row in rows] == [(1, 1), (2, 2), (3, 3)]
 
 
@@ -222,7 +222,7 @@ def test_curve_of_a_resumed_run(tmp_path):
     logs.mkdir()
     line = '2026-01-01 00:00:00 | INFO | valid | {{"valid_loss": "{}", "valid_num_updates": "{}"}}\n'
     (logs / "reproduce.txt").write_text(line.format(8, 2) + line.format(7, 4) + line.format(6.55555, 4))
-    assert Trained(tmp_path, Model(16)).curve() == [(2, 8.0), (4, 6.5556)]
+    assert Trained(tmp_path).curve() == [(2, 8.0), (4, 6.5556)]
 
 
 def test_a_model_without_a_local_window_says_so():
