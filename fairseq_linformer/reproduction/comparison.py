@@ -68,8 +68,8 @@ def branches(model: Model, seed: int, sizes: ScratchSizes) -> dict[int, Run]:
 def pretrain_from_scratch(model: Model, seed: int, sizes: ScratchSizes, inputs: Inputs) -> Result:
     """Train a model, and measure it at each budget."""
     runs = branches(model, seed, sizes)
-    trained = train_runs(list(runs.values()), sizes, inputs.folder, inputs.text)
-    rows = [bits_row(model, seed, trained[run].bits(inputs.text), budget) for budget, run in runs.items()]
+    trained = train_runs(list(runs.values()), sizes, inputs.folder, inputs.data)
+    rows = [bits_row(model, seed, trained[run].bits(inputs.data), budget) for budget, run in runs.items()]
     rows.append(curve_row(model, seed, next(iter(trained.values()))))
     configuration = {name: value for name, value in asdict(sizes).items() if name != "seeds"}
     return compared_result(rows, trained.values(), inputs, configuration)
@@ -83,8 +83,8 @@ def pretrain(build: Callable[[TrunkSizes, int], Iterable[Run]], inputs: Inputs) 
     """
     sizes = TRUNK_SIZES[inputs.scale]
     runs = [run for seed in sizes.seeds for run in build(sizes, seed)]
-    trained = train_runs(runs, sizes, inputs.folder, inputs.text)
-    rows = [row for run in runs for row in score_rows(run, run.seed, trained[run], inputs.text)]
+    trained = train_runs(runs, sizes, inputs.folder, inputs.data)
+    rows = [row for run in runs for row in score_rows(run, run.seed, trained[run], inputs.data)]
     return compared_result(rows, trained.values(), inputs)
 
 
@@ -117,7 +117,7 @@ def compared_result(
     Args:
         trained: the compared models, and all that they started from.
     """
-    shard = find_shards(inputs.text)[0]
+    shard = find_shards(inputs.data)[0]
     levels = {n: context_free.measure_bits(shard, n) for n in dict.fromkeys(row.n for row in rows)}
     rows += [Row(metric="context_free_bits", value=level, unit="bits", n=n) for n, level in levels.items()]
     return trained_result(rows, trained, inputs, configuration)

@@ -26,7 +26,6 @@ def task_folder(task: str, n: int, inputs: Inputs) -> Path:
     """The prepared folder of a task for a model of n: for example ``imdb-n1024`` if it exists, else ``imdb``.
 
     ValueError if it is missing, its inputs are too long, or its dictionary is not that of ``--data``."""
-    assert inputs.tasks is not None  # the command requires --tasks
     for_n = inputs.tasks / f"{task}-n{n}"
     folder = for_n if for_n.is_dir() else inputs.tasks / task
     if not is_prepared(folder):

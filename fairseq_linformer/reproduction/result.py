@@ -84,8 +84,8 @@ class Inputs:
         part, scale: of the experiment.
         command: for results; paths are reduced to their last part.
         runs: folder of the runs of all scales.
-        data: folder of ``prepare pretraining``.
-        tasks: folder with one folder per task, written by ``prepare TASK``.
+        data: folder of ``prepare pretraining``, a Path. It and the following are None unless the part reads them.
+        tasks: folder with one folder per task, written by ``prepare TASK``, a Path.
         encoder: a model of ``transformers``, by its name on the hub or its folder.
         source: raw texts, as for ``prepare pretraining --source``.
         started: ``time.monotonic()`` before the part.
@@ -95,17 +95,11 @@ class Inputs:
     scale: str
     command: str
     runs: Path
-    data: Path | None = None
-    tasks: Path | None = None
-    encoder: str | None = None
-    source: Sequence[str] | None = None
+    data: Any = None
+    tasks: Any = None
+    encoder: Any = None
+    source: Any = None
     started: float = field(default_factory=time.monotonic)
-
-    @property
-    def text(self) -> Path:
-        """``data``, for parts that read it; the command has checked that it is given."""
-        assert self.data is not None
-        return self.data
 
     @property
     def folder(self) -> Path:
@@ -190,13 +184,12 @@ def in_words(row: Row | None, digits: int = 3) -> str:
 # Texts: the data folders that fairseq reads
 
 
-def find_shards(text: Path | None, single: bool = False) -> list[Path]:
+def find_shards(text: Path, single: bool = False) -> list[Path]:
     """The data folders of a text written by ``prepare pretraining`` or ``fairseq-preprocess``; ValueError if there is
     none, or several although ``single``."""
-    folder = Path(text or "")
-    check_data_path(folder, "--data")
-    numbered = {int(path.name[5:]): path for path in folder.glob("shard*") if path.name[5:].isdecimal()}
-    shards = [folder] if (folder / DICTIONARY).is_file() else [numbered[i] for i in sorted(numbered)]
+    check_data_path(text, "--data")
+    numbered = {int(path.name[5:]): path for path in text.glob("shard*") if path.name[5:].isdecimal()}
+    shards = [text] if (text / DICTIONARY).is_file() else [numbered[i] for i in sorted(numbered)]
     for name in TEXT_FILES:
         if not shards or not (shards[0] / name).is_file():
             raise ValueError(f"--data {text} has no {name}; `fairseq-linformer prepare pretraining` writes it")
@@ -211,7 +204,7 @@ def claim_runs(folder: Path, text: Path) -> None:
     claim(folder, {"--data": describe_text(text)})
 
 
-def describe_text(text: Path | None) -> str:
+def describe_text(text: Path) -> str:
     """The sources of a text if it has a manifest, and the checksums of its files."""
     first, *others = find_shards(text)
     manifest = first.resolve().parent / "manifest.json"

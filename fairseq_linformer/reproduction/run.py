@@ -325,11 +325,11 @@ class Trained:
 def trained_result(
     rows: Iterable[Row], runs: Iterable[Trained], inputs: Inputs, configuration: Mapping[str, Any] | None = None
 ) -> Result:
-    """A result that rests on runs that were trained on ``inputs.text``."""
+    """A result that rests on runs that were trained on ``inputs.data``."""
     runs = list(runs)
     provenance = run_folder.training_provenance(*(run.folder for run in runs))
     seconds = round(sum(run.seconds for run in runs), 1)
-    return inputs.result(rows, describe_text(inputs.text), configuration, seconds=seconds, **provenance)
+    return inputs.result(rows, describe_text(inputs.data), configuration, seconds=seconds, **provenance)
 
 
 def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> dict[Run, Trained]:

@@ -4,11 +4,9 @@ import math
 
 import pytest
 
-from fairseq_linformer.fairseq_log import read_split
 from fairseq_linformer.reproduction.comparison import (
     Compared,
     Limit,
-    ScratchSizes,
     bits_by_seed,
     branches,
     check_all_converged,
@@ -26,18 +24,13 @@ from fairseq_linformer.reproduction.comparison import (
 )
 from fairseq_linformer.reproduction.paper.figure_3 import SIZES
 from fairseq_linformer.reproduction.result import Row, Rows
-from fairseq_linformer.reproduction.run import Model, Run, as_authors, build_job, label, train_runs
+from fairseq_linformer.reproduction.run import Model, Run, as_authors, label
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
-
-from ..forked_worker import quick_workers  # noqa: F401
 
 LEVEL = 8.0
 """Bits of a model without context."""
 ROBERTA, QUARTER, SMALL = Model(64), Model(64, 16), Model(64, 4)
 GOOD, WORSE = [5.0, 5.1, 5.2], [5.5, 5.6, 5.7]
-TINY = ScratchSizes(
-    device="cpu", layers=1, width=16, heads=2, tokens=64, lr=0.1, warmup=1, validate=4, seeds=(1,), budgets=(5, 10)
-)
 
 
 def bits(compared: Compared, values, budget: int | None = None) -> list[Row]:
@@ -210,20 +203,3 @@ def test_branches_leave_one_run_at_four_fifths_of_each_budget():
     assert (stable.updates, stable.keep_every, stable.decays) == (19200, 4800, False)
     assert [(run.branches_at, run.updates) for run in runs.values()] == [(4800, 6000), (9600, 12000), (19200, 24000)]
     assert len({run.name for run in (*runs.values(), stable)}) == 4
-
-
-@pytest.mark.slow
-def test_a_branch_continues_with_the_next_batches_and_a_falling_rate(smoke_inputs, tmp_path, quick_workers):  # noqa: F811
-    """A branch to the end of a run at a constant rate sees the batches that the run has seen, at a rate that falls to 0
-    at its budget."""
-    runs = branches(Model(16, 4), 1, TINY)
-    trained = train_runs(list(runs.values()), TINY, tmp_path, smoke_inputs / "text")
-    folder = trained[runs[10]].folder
-    job = build_job(runs[10], trained[runs[10]].initial_checkpoint, TINY, tmp_path, smoke_inputs / "text")
-    assert job.folder == folder and job.cfg.checkpoint.continue_once.endswith("_8.pt")
-    lines = (folder / "logs/train.txt").read_text().splitlines()
-    (last,) = [each for each in read_split(lines, "train") if int(each["train_num_updates"]) == 10]
-    assert float(last["train_lr"]) == 0.0
-    assert any("(epoch" in line and "@ 8 updates" in line for line in lines)
-    for run in runs.values():
-        assert trained[run].bits(smoke_inputs / "text") > 0

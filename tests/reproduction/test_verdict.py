@@ -3,7 +3,6 @@
 import pytest
 from scipy import stats
 
-from fairseq_linformer.reproduction.result import Row
 from fairseq_linformer.reproduction.verdict import (
     FAILS,
     HOLDS,
@@ -13,7 +12,6 @@ from fairseq_linformer.reproduction.verdict import (
     Estimate,
     Verdict,
     difference_of_extremes,
-    every_round_at_least,
     student_interval,
     wilson,
 )
@@ -43,12 +41,6 @@ def test_what_decides_comes_first():
     assert undecided.numbers == ["c", "a"]
 
 
-@pytest.mark.parametrize("low, outcome", [(1.5, HOLDS), (1.49, FAILS)])
-def test_every_round(low, outcome):
-    assert every_round_at_least(Row(value=2.0, low=low, high=3.0), "x", 1.5).outcome == outcome
-    assert every_round_at_least(None, "x", 1.5).outcome == UNDECIDED
-
-
 @pytest.mark.parametrize(
     "low, high, at_most, more_than",
     [
@@ -73,8 +65,7 @@ def test_an_interval_between_two_limits(low, high, outcome):
 
 
 def test_extremes():
-    a, b = Row(value=4.0, low=2.0, high=6.0), Row(value=2.0, low=1.0, high=4.0)
-    difference = difference_of_extremes(a, b, "x")
+    difference = difference_of_extremes(Estimate(4.0, 2.0, 6.0, "a"), Estimate(2.0, 1.0, 4.0, "b"), "x")
     assert (difference.value, difference.low, difference.high) == (2.0, -2.0, 5.0)
 
 

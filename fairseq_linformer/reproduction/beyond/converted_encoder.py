@@ -81,7 +81,7 @@ PARTS: Parts = {scale: dict.fromkeys(parts_of(scale), ("data", "encoder")) for s
 
 def run(inputs: Inputs) -> Result:
     """Train the head unless it exists, then the model with each seed."""
-    sizes, text, model = SIZES[inputs.scale], inputs.text, parts_of(inputs.scale)[inputs.part]
+    sizes, text, model = SIZES[inputs.scale], inputs.data, parts_of(inputs.scale)[inputs.part]
     encoder = open_encoder(inputs.encoder, model.n, inputs.folder / "figure_3")
     folder, shard = encoder.parent, find_shards(text, single=True)[0]
     claim_runs(folder, text)

@@ -93,7 +93,7 @@ def conversions(part: str, sizes: dict[str, Any]) -> list[tuple[Model, tuple[int
 def run_converted(inputs: Inputs) -> Result:
     """The share of the variance of the last layer that untrained Linformers keep."""
     sizes, rows = SIZES[inputs.scale], []
-    shard, models = find_shards(inputs.text)[0], conversions(inputs.part, sizes)
+    shard, models = find_shards(inputs.data)[0], conversions(inputs.part, sizes)
     encoder = open_encoder(inputs.encoder, max(model.n for model, _ in models), inputs.folder / FOLDER)
     checkpoint = read_checkpoint(encoder)
     with TemporaryDirectory() as folder:
@@ -105,7 +105,7 @@ def run_converted(inputs: Inputs) -> Result:
                 rows.append(share_row(shares[-1], model, length))
             student.unlink()
     configuration = {"encoder": checkpoint["provenance"]["imported"], "tokens": sizes["tokens"]}
-    return inputs.result(rows, describe_text(inputs.text), configuration)
+    return inputs.result(rows, describe_text(inputs.data), configuration)
 
 
 def share_row(share: float, model: Model, tokens: int) -> Row:
@@ -125,7 +125,7 @@ def run_distilled(model: Model, inputs: Inputs) -> Result:
         "measure_at": (updates // 4, updates // 2),
     }
     encoder = open_encoder(inputs.encoder, model.n, inputs.folder / FOLDER)
-    out, report = distill(model, training, inputs.text, encoder)
+    out, report = distill(model, training, inputs.data, encoder)
     shares = {0: report["variance_before"]}
     shares |= {int(update) * per_update: each for update, each in report["variance_at"].items()}
     shares[report["tokens_at_most"]] = report["variance_after"]

@@ -36,7 +36,7 @@ from ..page import Table, pivot
 from ..paper import table_2
 from ..result import Inputs, Parts, Result, Row, Rows, in_words, join, repeated
 from ..run import Model, label
-from ..verdict import MIN_SEEDS, UNDECIDED, Check, Verdict, decide, every_round_at_least
+from ..verdict import MIN_SEEDS, UNDECIDED, Check, Verdict, decide
 
 TITLE = "int8"
 SAYS = "half a point of accuracy by the median, a quarter of the size, 1.5 times as fast; earlier graphs"
@@ -136,15 +136,10 @@ CLAIMS = (
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     exports = {result.part: result.rows for result in results if result.part != "speed"}
     rows = join(result for result in results if result.part == "speed")
-    speed = [
-        every_round_at_least(
-            rows.find("time_ratio", model=int8, baseline=other, n=LIMIT_N),
-            f"n = {LIMIT_N}: {int8} over {other}",
-            MIN_RATIO,
-        )
-        for int8, other in PAIRS
-        if rows
-    ]
+    speed = []
+    for row in rows.select("time_ratio", n=LIMIT_N):
+        text = f"n = {LIMIT_N}: {row.model} over {row.baseline} {row.value:.2f} [{row.low:.2f}, {row.high:.2f}]"
+        speed.append(decide(row.low >= MIN_RATIO, f"{text}; needs ≥ {MIN_RATIO:g}"))
     faster = "An int8 Linformer classifies at least one and a half times as fast as in single precision."
     found = [Verdict(name, claim, limit_checks(exports, metric, limit)) for name, claim, metric, limit in CLAIMS]
     return [*found, Verdict("speed", faster, speed)]

@@ -153,7 +153,6 @@ def measure_imdb(name: str, seed: int, encoder: Path, inputs: Inputs) -> Result:
     """Finetune a reader, and classify the rows of ``imdb-whole``, which are not truncated."""
     sizes, reader = SIZES[inputs.scale], readers_of("imdb", inputs.scale)[name]
     trained = replace(reader, reading=HEAD) if reader.reading == PIECES else reader
-    assert inputs.tasks is not None  # the command requires --tasks
     data = inputs.tasks / "imdb-ends" if reader.reading == ENDS else task_folder("imdb", reader.model.n, inputs)
     start, folder = write_reader(trained, encoder, encoder.parent), f"imdb-{trained.name}-{trained.reading}-seed{seed}"
     job = encoder_job("imdb", start, sizes["finetuning"], seed, folder, data, encoder.parent, sizes["amp"])
@@ -184,9 +183,7 @@ def measure_retrieval(name: str, encoder: Path, inputs: Inputs) -> Result:
     """Find every article by its query."""
     sizes, n = SIZES[inputs.scale], SIZES[inputs.scale]["n"]["retrieval"]
     files = find_tokenizer_files(encoder.parent)
-    assert (
-        files is not None and inputs.source is not None
-    )  # ``open_encoder`` writes them; the command requires --source
+    assert files is not None  # ``open_encoder`` writes them
     tokenizer = load_tokenizer(files, encoder.parent / DICTIONARY)
     candidates = choose_candidates(inputs.source, tokenizer, sizes["candidates"], n, sizes["piece"], sizes["words"])
     if name == WORDS:

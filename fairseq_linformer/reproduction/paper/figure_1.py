@@ -54,7 +54,7 @@ def run(inputs: Inputs) -> Result:
 
 def run_roberta(inputs: Inputs) -> Result:
     """The RoBERTa of most comparisons, of the first seed, on the validation split."""
-    sizes, text = TRUNK_SIZES[inputs.scale], inputs.text
+    sizes, text = TRUNK_SIZES[inputs.scale], inputs.data
     plan = compared_run(Model(sizes.compared_n), sizes, sizes.seeds[0])
     runs = train_runs([plan], sizes, inputs.folder, text)
     model, state = load_model(runs[plan].checkpoint, tokenizer=False), runs[plan].folder / "spectrum.npz"
@@ -75,10 +75,10 @@ def run_encoder(inputs: Inputs) -> Result:
     """An encoder of ``transformers`` on each source: plain text is split every n tokens; of JSON lines and parquet each
     row is a sentence, and those shorter than n are skipped."""
     n, number = ENCODER_SIZES[inputs.scale]
-    name, model = Path(str(inputs.encoder)).name.lower(), load_model(inputs.encoder)
+    name, model = Path(inputs.encoder).name.lower(), load_model(inputs.encoder)
     if model.n < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")
-    texts = [Sentences(source, model, n) for source in inputs.source or ()]
+    texts = [Sentences(source, model, n) for source in inputs.source]
     spectra = {f"{name}, {text.name}": measure_spectrum(model, text, number, n, text.name) for text in texts}
     sums = [[file["sha256"][:12] for file in describe_source(text.source)["files"]] for text in texts]
     data = "sha256: " + ", ".join(" ".join([text.name, *each]) for text, each in zip(texts, sums))

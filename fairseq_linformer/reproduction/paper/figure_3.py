@@ -130,7 +130,7 @@ def run(inputs: Inputs) -> Result:
         command = f"fairseq-linformer submit {PRETRAINING.name} {words} --runs {inputs.runs} task.data=FOLDER"
         raise ValueError(f"{folder} is not trained; `{command}` submits it")
     trained = Trained(folder)
-    rows = [bits_row(model, seed, trained.bits(inputs.text), PAPER_BUDGET), curve_row(model, seed, trained)]
+    rows = [bits_row(model, seed, trained.bits(inputs.data), PAPER_BUDGET), curve_row(model, seed, trained)]
     return compared_result(rows, [trained], inputs)
 
 

@@ -169,7 +169,7 @@ def small_job(task: str, model: Model, is_pretrained: bool, seed: int, inputs: I
     """Finetuning of a model of Figure 3, which is pretrained unless it is."""
     sizes, (lr, batch_size) = figure_3.SIZES[inputs.scale], SIZES[inputs.scale]["finetuning"]
     pretraining = branches(model, seed, sizes)[sizes.budgets[-1]]
-    trained = train_runs([pretraining], sizes, inputs.folder, inputs.text)[pretraining]
+    trained = train_runs([pretraining], sizes, inputs.folder, inputs.data)[pretraining]
     return FinetuningJob(
         TASKS[task],
         identify(trained.checkpoint),
