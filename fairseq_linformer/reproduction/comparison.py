@@ -26,7 +26,7 @@ import numpy as np
 from . import context_free
 from .page import Panel, Table
 from .result import Inputs, Result, Row, Rows, find_shards
-from .run import TRUNK_SIZES, Model, Run, Sizes, Trained, TrunkSizes, label, train_runs, trained_result
+from .run import TRUNK_SIZES, Model, Run, Sizes, Trained, TrunkSizes, train_runs, trained_result
 from .verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval
 
 Compared = Model | Run
@@ -156,7 +156,7 @@ def perplexity_ratio(rows: Rows, a: Compared, b: Compared) -> Estimate | None:
     if len(found) < 2:
         return None
     mean, low, high = student_interval(found)
-    text = f"{label(a.fields)} / {label(b.fields)} perplexity{_budget(rows, ', ')}, {len(found)} seeds"
+    text = f"{a.label} / {b.label} perplexity{_budget(rows, ', ')}, {len(found)} seeds"
     return Estimate(2**mean, 2**low, 2**high, text)
 
 
@@ -177,7 +177,7 @@ class Limit(NamedTuple):
     def check(self, rows: Rows) -> Check:
         if ratio := perplexity_ratio(rows, self.a, self.b):
             return ratio.within(self.least, self.factor)
-        return Check(UNDECIDED, f"{label(self.a.fields)} or {label(self.b.fields)} is not measured with two seeds")
+        return Check(UNDECIDED, f"{self.a.label} or {self.b.label} is not measured with two seeds")
 
 
 def decreasing(models: Sequence[Compared]) -> list[Limit]:
@@ -203,15 +203,15 @@ def trend(rows: Rows, a: Compared, b: Compared) -> str:
 def has_seeds(rows: Rows, compared: Compared) -> Check:
     """Enough seeds for a verdict."""
     seeds = len(bits_by_seed(rows, compared))
-    return decide(seeds >= MIN_SEEDS, f"{label(compared.fields)} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
+    return decide(seeds >= MIN_SEEDS, f"{compared.label} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
 
 
 def has_learned(rows: Rows, compared: Compared, needed: float) -> Check:
     """The worst seed is this many bits below a model without context at its n."""
     bits, level = bits_by_seed(rows, compared), rows.find("context_free_bits", n=compared.fields["n"])
     if not bits or level is None:
-        return Check(UNDECIDED, f"{label(compared.fields)} has no bits below a model without context")
-    learned, name = level.value - max(bits.values()), label(compared.fields)
+        return Check(UNDECIDED, f"{compared.label} has no bits below a model without context")
+    learned, name = level.value - max(bits.values()), compared.label
     text = f"{name} is {learned:.2f} bits below a model without context{_budget(rows, ' at ')}; needs {needed:g}"
     return decide(learned >= needed, text, fails=False)
 
@@ -230,7 +230,7 @@ def has_converged(rows: Rows, compared: Compared) -> Check:
     """The curve of every seed is flat."""
     curves = rows.select("bits_curve", **compared.fields)
     known = [fall for row in curves if (fall := final_fall(row.points)) is not None]
-    name, last = label(compared.fields), f"the last {LAST_SHARE * 100:g} % of updates"
+    name, last = compared.label, f"the last {LAST_SHARE * 100:g} % of updates"
     if not known or len(known) < len(bits_by_seed(rows, compared)):
         return Check(UNDECIDED, f"{name} has no curve over {last} with every seed")
     text = f"{name} falls by {max(known):.3f} bits in {last}; needs < {MAX_FALL:g}"
@@ -304,7 +304,7 @@ def ratio_table(rows: Rows, models: Sequence[Model]) -> Table:
     for model in models:
         if model.k is not None and rows.find("bits", **model.fields):
             ratios = [ratio_in_words(each, model, Model(model.n)) for each in at.values()]
-            cells.append([label(model.fields), *ratios, trend(rows, model, Model(model.n))])
+            cells.append([model.label, *ratios, trend(rows, model, Model(model.n))])
     heads = ["model", *map(_head, at), "trend, ratio of the last two"]
     return Table("Perplexity over RoBERTa's, by budget", heads, cells)
 
@@ -327,7 +327,7 @@ def perplexity_table(rows: Rows, title: str, models: Sequence[Compared], roberta
         if any(found):
             words = [f"{median(each):.4g} [{min(each):.4g}, {max(each):.4g}]" if each else "-" for each in found]
             over = [ratio_in_words(rows, model, roberta) if model != roberta else "1"] if roberta else []
-            cells.append([label(model.fields), *words, str(max(map(len, found))), *over])
+            cells.append([model.label, *words, str(max(map(len, found))), *over])
     over_heads = ["over RoBERTa's"] if roberta else []
     for n, level in {row.n: row.value for row in rows.select("context_free_bits")}.items():
         cells.append([f"n={n}, without context", *[f"{2**level:.4g}"] * len(at), "", *[""] * len(over_heads)])
@@ -343,7 +343,7 @@ def curves(rows: Rows, title: str, models: Sequence[Compared]) -> Panel:
     lines: dict[str, list[list[tuple[float, float]]]] = {}
     for model in models:
         found = [row.points for row in rows.select("bits_curve", **model.fields)]
-        lines |= {label(model.fields): [[(x, 2**bits) for x, bits in points] for points in found]} if found else {}
+        lines |= {model.label: [[(x, 2**bits) for x, bits in points] for points in found]} if found else {}
     return Panel(title, "updates", "validation perplexity", lines, log_y=True)
 
 
@@ -354,6 +354,6 @@ def ratios_over_budgets(rows: Rows, title: str, models: Sequence[Model]) -> Pane
         found = {budget: log_ratios(each, model, Model(model.n)) for budget, each in by_budget(rows).items() if budget}
         if model.k is not None and all(found.values()):
             seeds = zip(*found.values())
-            lines[label(model.fields)] = [[(x, 2**y) for x, y in zip(found, seed)] for seed in seeds]
+            lines[model.label] = [[(x, 2**y) for x, y in zip(found, seed)] for seed in seeds]
     heads = "budget in updates", "perplexity over RoBERTa's"
     return Panel(title, *heads, lines, {"RoBERTa": 1.0}, log_x=True, log_y=True)

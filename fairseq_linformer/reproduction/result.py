@@ -161,9 +161,9 @@ def mean_in_words(values: Sequence[float], decimals: int) -> str:
     return f"{average} ({low} to {high})"
 
 
-def join(results: Iterable[Result]) -> Rows:
-    """The rows of several results."""
-    return Rows(row for result in results for row in result.rows)
+def join(results: Iterable[Result], part: str = "") -> Rows:
+    """The rows of several results: those whose part begins with ``part``."""
+    return Rows(row for result in results if result.part.startswith(part) for row in result.rows)
 
 
 def in_words(row: Row | None, digits: int = 3) -> str:

@@ -166,6 +166,11 @@ class Model:
         return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{kind}{rate}{local}"
 
     @property
+    def label(self) -> str:
+        """In words, for display."""
+        return label(self.fields)
+
+    @property
     def default_start(self) -> str | None:
         """What ``linformer_roberta`` starts from by default; a conversion has another default. None if nothing is
         learned."""
@@ -204,11 +209,11 @@ def label(fields: Mapping[str, Any]) -> str:
     """A model in words, for display, by the fields of a row, a model or a run, without defaults of
     ``linformer_roberta``.
 
-    >>> label(Model(64).fields), label(Model(64, 16).fields)
+    >>> Model(64).label, Model(64, 16).label
     ('n=64, RoBERTa', 'n=64, k=16')
-    >>> label(Model(64, 16, "layerwise", start="average", local_window=4).fields)
+    >>> Model(64, 16, "layerwise", start="average", local_window=4).label
     'n=64, k=16, layerwise, average, W=4'
-    >>> label(Run(as_authors(Model(64, 16)), 1, "converted", 500).fields)
+    >>> Run(as_authors(Model(64, 16)), 1, "converted", 500).label
     'n=64, k=16, normal, rate=1, converted'
     """
     k, window, rate, origin = (fields.get(name) for name in ("k", "W", "rate", "origin"))
@@ -262,6 +267,11 @@ class Run:
         """Those of its model, and what else distinguishes compared runs."""
         projection = None if self.model.k is None else self.model.projection
         return {**self.model.fields, "projection": projection, "rate": self.model.rate, "origin": self.origin}
+
+    @property
+    def label(self) -> str:
+        """In words, for display."""
+        return label(self.fields)
 
     @property
     def history(self) -> list["Run"]:

@@ -24,7 +24,7 @@ from fairseq_linformer.reproduction.comparison import (
 )
 from fairseq_linformer.reproduction.paper.figure_3 import SIZES
 from fairseq_linformer.reproduction.result import Row, Rows
-from fairseq_linformer.reproduction.run import Model, Run, as_authors, label
+from fairseq_linformer.reproduction.run import Model, Run, as_authors
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 LEVEL = 8.0
@@ -147,7 +147,7 @@ def test_models_that_differ_in_a_field_are_not_mixed():
     runs = [Run(model, 1, origin, 5) for model in models for origin in ("grown", "scratch")]
     rows = Rows(row for i, run in enumerate(runs) for row in bits(run, [i]))
     assert [bits_by_seed(rows, run) for run in runs] == [{1: i} for i in range(6)]
-    assert len({label(run.fields) for run in runs}) == 6
+    assert len({run.label for run in runs}) == 6
 
 
 def test_decreasing():

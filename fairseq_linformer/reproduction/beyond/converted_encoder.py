@@ -34,7 +34,7 @@ from ..comparison import (
 from ..encoder import open_encoder, train_head
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, claim_runs, find_shards, join
-from ..run import PRETRAINING, Model, Trained, convert_roberta, label, training_overrides
+from ..run import PRETRAINING, Model, Trained, convert_roberta, training_overrides
 from ..verdict import Verdict
 
 TITLE = "Converted encoder"
@@ -73,7 +73,7 @@ def models_of(scale: str) -> list[Model]:
 
 def parts_of(scale: str) -> dict[str, Model]:
     """The model of each part."""
-    return {label(model.fields): model for model in models_of(scale)}
+    return {model.label: model for model in models_of(scale)}
 
 
 PARTS: Parts = {scale: dict.fromkeys(parts_of(scale), ("data", "encoder")) for scale in SIZES}

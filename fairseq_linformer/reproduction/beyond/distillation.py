@@ -67,7 +67,7 @@ UNTRAINED, SHORT, CURVE = "untrained", "short inputs", "curve "
 
 def curves_of(scale: str) -> dict[str, Model]:
     """The distilled Linformer of each part."""
-    return {CURVE + label(model.fields): model for model in SIZES[scale]["distilled"]}
+    return {CURVE + model.label: model for model in SIZES[scale]["distilled"]}
 
 
 PARTS: Parts = {scale: dict.fromkeys((UNTRAINED, SHORT, *curves_of(scale)), ("data", "encoder")) for scale in SIZES}
@@ -148,11 +148,6 @@ CLAIMS = {
 }
 
 
-def rows_of(results: Sequence[Result], part: str) -> Rows:
-    """The rows of all parts that begin with this word."""
-    return join(result for result in results if result.part.startswith(part))
-
-
 def labeled(rows: Rows) -> Rows:
     """The rows with their models in words, for tables."""
     return Rows(Row(row, model=label(row)) for row in rows)
@@ -160,7 +155,7 @@ def labeled(rows: Rows) -> Rows:
 
 def keeps(rows: Rows, model: Model, tokens: int, least: float) -> Check:
     """A model keeps at least this share of the variance on inputs of so many tokens."""
-    name = label(model.fields)
+    name = model.label
     if not (row := rows.find(METRIC, **model.fields, tokens=tokens)):
         return Check(UNDECIDED, f"{name} is not measured")
     return decide(row.value >= least, f"{tokens} tokens: {name} keeps {row.value:.4f}; needs ≥ {least:.4g}")
@@ -169,7 +164,7 @@ def keeps(rows: Rows, model: Model, tokens: int, least: float) -> Check:
 def keeps_more(rows: Rows, model: Model, other: Model, tokens: int, loss: float = 0.0) -> Check:
     """A model keeps more than another one, or at most ``loss`` less."""
     ours, theirs = (rows.find(METRIC, **each.fields, tokens=tokens) for each in (model, other))
-    names = label(model.fields), label(other.fields)
+    names = model.label, other.label
     if not ours or not theirs:
         return Check(UNDECIDED, f"{' or '.join(names)} is not measured")
     if loss:
@@ -180,7 +175,7 @@ def keeps_more(rows: Rows, model: Model, other: Model, tokens: int, loss: float 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     sizes = SIZES[results[0].scale if results else "encoder"]
-    untrained, short, curve = (rows_of(results, part) for part in (UNTRAINED, SHORT, CURVE))
+    untrained, short, curve = (join(results, part) for part in (UNTRAINED, SHORT, CURVE))
     distilled = [model for model in sizes["distilled"] if curve and model.local_window]
     checks = {
         "near": [
@@ -216,7 +211,7 @@ def graded_checks(rows: Rows, sizes: dict[str, Any]) -> list[Check]:
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    untrained, short, curve = (labeled(rows_of(results, part)) for part in (UNTRAINED, SHORT, CURVE))
+    untrained, short, curve = (labeled(join(results, part)) for part in (UNTRAINED, SHORT, CURVE))
     found = pivot("Untrained, share of the variance", untrained, "model", "metric", decimals)
     found += pivot("Short inputs, by tokens", short, "tokens", "model", decimals)
     if curves := curve.select(CURVE_METRIC):

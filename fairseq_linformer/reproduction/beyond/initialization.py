@@ -102,10 +102,7 @@ AT_MOST = {
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     scale = results[0].scale if results else "cpu"
-    return [
-        part_verdict(part, claim, scale, join(result for result in results if result.part == part))
-        for part, claim in CLAIMS.items()
-    ]
+    return [part_verdict(part, claim, scale, join(results, part)) for part, claim in CLAIMS.items()]
 
 
 def part_verdict(part: str, claim: str, scale: str, rows: Rows) -> Verdict:

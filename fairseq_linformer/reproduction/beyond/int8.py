@@ -35,7 +35,7 @@ from ..finetuned import finetune_once, result_of, task_folder
 from ..page import Table, pivot
 from ..paper import table_2
 from ..result import Inputs, Parts, Result, Row, Rows, in_words, join, repeated
-from ..run import Model, label
+from ..run import Model
 from ..verdict import MIN_SEEDS, UNDECIDED, Check, Verdict, decide
 
 TITLE = "int8"
@@ -77,8 +77,7 @@ def run_speed(inputs: Inputs) -> Result:
                 reader = Reader(Model.graded(n, min(sizes["k"], n), "layerwise", window))
                 compared |= {name + end: reader for end in ends}
             _, seconds = time_readers(compared, n, sizes["rounds"], sizes, False, Path(folder))
-            for int8, other in PAIRS:
-                rows += ratio_rows(seconds, [int8], [other], n=n)
+            rows += ratio_rows(seconds, PAIRS, n=n)
     return inputs.result(rows, "random tokens", {"sizes": sizes})
 
 
@@ -87,7 +86,7 @@ def run_accuracy(inputs: Inputs) -> Result:
     task, model, seeds = inputs.part, MODELS[inputs.scale], table_2.ENCODER_SIZES[inputs.scale]["seeds"]
     checkpoints, results = zip(*(finetune_once(table_2.distilled_job(task, model, seed, inputs)) for seed in seeds))
     found = [measure_exports(checkpoint, task_folder(task, model.n, inputs)) for checkpoint in checkpoints]
-    result = result_of(task, label(model.fields), results, inputs, model=model.fields)
+    result = result_of(task, model.label, results, inputs, model=model.fields)
     at = {"task": task, "n": model.n, "k": model.k}
     rows = [
         Row(metric=metric, model=name, unit=unit, **repeated([each[metric, name, unit] for each in found]), **at)
@@ -135,7 +134,7 @@ CLAIMS = (
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     exports = {result.part: result.rows for result in results if result.part != "speed"}
-    rows = join(result for result in results if result.part == "speed")
+    rows = join(results, "speed")
     speed = []
     for row in rows.select("time_ratio", n=LIMIT_N):
         text = f"n = {LIMIT_N}: {row.model} over {row.baseline} {row.value:.2f} [{row.low:.2f}, {row.high:.2f}]"
@@ -167,8 +166,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
         if result.part != "speed" and row.metric != "rows"
     )
     speed = Rows(
-        Row(row, models=f"{row.model} over {row.baseline}")
-        for row in join(result for result in results if result.part == "speed").select("time_ratio")
+        Row(row, models=f"{row.model} over {row.baseline}") for row in join(results, "speed").select("time_ratio")
     )
     title = "Accuracy in percent, points lost, largest difference of a logit, and size over that of single precision"
     times = "Times as fast, median [extremes of the rounds]"

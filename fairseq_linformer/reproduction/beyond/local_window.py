@@ -90,7 +90,7 @@ def cost_row(row: Row, phase: str) -> Row:
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    rows = join(result for result in results if result.part == QUALITY)
+    rows = join(results, QUALITY)
     roberta, *runs = compared_runs(TRUNK_SIZES[results[0].scale if results else "cpu"], seed=1)
     windowed = [run for run in runs if run.model.local_window == WIDEST]  # k = 1 first
     helps = "At equal updates, next to a local window, E and F still lower the perplexity."
@@ -124,7 +124,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
         )
     heads = ["phase", "k", "W", "n", "quantity", "over", "median [extremes]"]
     found = [Table("Time and memory", heads, cells)] if cells else []
-    if rows := join(result for result in results if result.part == QUALITY):
+    if rows := join(results, QUALITY):
         runs = compared_runs(TRUNK_SIZES[results[0].scale], seed=1)
         found.insert(0, perplexity_table(rows, "Final validation perplexity", runs, runs[0]))
     return found
@@ -132,7 +132,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
 
 def chart(results: Sequence[Result]) -> list[Panel]:
     """Perplexity relative to RoBERTa's over k: a line per W."""
-    rows = join(result for result in results if result.part == QUALITY)
+    rows = join(results, QUALITY)
     roberta, *runs = compared_runs(TRUNK_SIZES[results[0].scale], seed=1)
     lines = {}
     for window in dict.fromkeys(run.model.local_window for run in runs) if rows else ():

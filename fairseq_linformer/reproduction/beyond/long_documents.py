@@ -217,8 +217,8 @@ def measure_speed(n: int, inputs: Inputs) -> Result:
             for name, times in seconds.items():
                 rates = repeated([documents / each for each in times])
                 rows.append(Row(metric="rate", unit="documents per second", task=task, reader=name, n=n, **rates))
-            others = [name for name in seconds if name != LINFORMER]
-            rows += [Row(row, task=task) for row in ratio_rows(seconds, [LINFORMER], others, n=n)]
+            pairs = [(LINFORMER, name) for name in seconds if name != LINFORMER]
+            rows += ratio_rows(seconds, pairs, task=task, n=n)
     return inputs.result(rows, "random tokens", {"sizes": sizes})
 
 

@@ -153,7 +153,7 @@ def increase_checks(rows: Rows, sizes: dict[str, Any], start: str | None) -> lis
 def mean_difference(rows: Rows, after: Model, before: Model) -> Estimate:
     """Mean over seeds of the difference in accuracy, with Student's 95 % interval."""
     a, b = (rows.select("accuracy", **model.fields) for model in (after, before))
-    text = f"accuracy of {label(after.fields)} minus that of {label(before.fields)}"
+    text = f"accuracy of {after.label} minus that of {before.label}"
     return Estimate(*student_interval([x.value - y.value for x, y in zip(a, b, strict=True)]), text)
 
 

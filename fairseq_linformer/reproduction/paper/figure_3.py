@@ -43,7 +43,7 @@ from ..comparison import (
 )
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Rows, join
-from ..run import CPU, PRETRAINING, SMOKE, Model, Trained, as_authors, label
+from ..run import CPU, PRETRAINING, SMOKE, Model, Trained, as_authors
 from ..verdict import Verdict
 
 TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
@@ -113,7 +113,7 @@ def models_of(scale: str) -> list[Model]:
 def runs_of(scale: str) -> dict[str, tuple[Model, int]]:
     """The model and the seed of each part, the first seed of every model first."""
     seeds = SIZES[scale].seeds if scale in SIZES else PAPER_SEEDS
-    return {f"{label(model.fields)}, seed {seed}": (model, seed) for seed in seeds for model in models_of(scale)}
+    return {f"{model.label}, seed {seed}": (model, seed) for seed in seeds for model in models_of(scale)}
 
 
 PARTS: Parts = {scale: dict.fromkeys(runs_of(scale), ("data",)) for scale in PANELS}

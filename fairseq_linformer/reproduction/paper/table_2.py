@@ -47,7 +47,7 @@ from ..finetuned import encoder_job, finetune_once, finetuned_result, mean_accur
 from ..page import Table, pivot
 from ..paired import answer_row, answers_of, difference, unpack
 from ..result import Inputs, Parts, Result, Row, Rows, describe_text, in_words, join, repeated
-from ..run import Model, label, train_runs
+from ..run import Model, train_runs
 from ..verdict import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, difference_of_extremes
 from . import figure_3
 
@@ -109,13 +109,13 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
 def small_models(scale: str) -> dict[str, tuple[Model, bool]]:
     """The small models by label, and whether they are pretrained."""
     chosen = [model for model in figure_3.PANELS[scale]["a"] if model.k in (None, model.n // 4, 1) and not model.start]
-    found = {label(model.fields): (model, True) for model in chosen}
-    return {**found, label(chosen[0].fields) + RANDOM: (chosen[0], False)}
+    found = {model.label: (model, True) for model in chosen}
+    return {**found, chosen[0].label + RANDOM: (chosen[0], False)}
 
 
 def encoder_models(scale: str) -> dict[str, Model]:
     """The encoder and the models made from it, by label."""
-    return {label(model.fields): model for model in ENCODER_SIZES[scale]["models"]}
+    return {model.label: model for model in ENCODER_SIZES[scale]["models"]}
 
 
 def parts_of(models: Iterable[str], tasks: Iterable[str], seeds: Iterable[int]) -> dict[str, tuple[str, str, int]]:
@@ -236,8 +236,8 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 def small_verdicts(rows: Rows, scale: str) -> list[Verdict]:
     """Every model, with the seeds of the others, on every task."""
-    tasks, is_measured = SIZES[scale]["tasks"], bool(rows.select("right"))
-    roberta, quarter, windowed, control, random = small_models(scale)
+    tasks, (roberta, quarter, windowed, control, random) = SIZES[scale]["tasks"], small_models(scale)
+    is_measured = any(rows.find("right", model=model) for model in small_models(scale))
 
     check = partial(check_answers, rows)
     learned = [check(task, roberta, random, 0.0) for task in tasks]

@@ -59,7 +59,7 @@ TIMED: dict[str, tuple[Sequence[int], Sequence[int], int, Setup]] = {
 }
 """Lengths, k, tokens of a batch, and setup."""
 COUNTED: dict[str, tuple[Sequence[int], Sequence[int], Setup]] = {
-    "smoke": ((256, 512), (64, 128), Setup(layers=2, embed_dim=64)),
+    "smoke": ((256, 512), (64,), Setup(layers=1, embed_dim=64)),
     "cpu": (LENGTHS, TABLE_3_DIMENSIONS, Setup()),
 }
 """Lengths, k and shape of the models whose memory is counted."""
