@@ -88,9 +88,9 @@ def pretrain(build: Callable[[TrunkSizes, int], Iterable[Run]], inputs: Inputs) 
     return compared_result(rows, trained.values(), inputs)
 
 
-def score_rows(compared: Compared, seed: int, trained: Trained, text: Path) -> list[Row]:
+def score_rows(compared: Compared, seed: int, trained: Trained, text: Path, budget: int | None = None) -> list[Row]:
     """The bits of a trained model, and its curve."""
-    return [bits_row(compared, seed, trained.bits(text)), curve_row(compared, seed, trained)]
+    return [bits_row(compared, seed, trained.bits(text), budget), curve_row(compared, seed, trained)]
 
 
 def bits_row(compared: Compared, seed: int, bits: float, budget: int | None = None) -> Row:

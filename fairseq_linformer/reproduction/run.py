@@ -34,6 +34,8 @@ INITIAL, PERPLEXITY = "-start.pt", "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
 tokens per second."""
+FORMER_DEFAULTS = ("model.layer_norm_eps", "model.resize_checkpoint")
+"""Options that no run sets, and that earlier versions wrote into configurations otherwise, with the same meaning."""
 STAGGERED, GRADED = "staggered", "graded"
 LEFT_OUT = (None, "headwise", STAGGERED, "linear")
 """Fields that a label does not name."""
@@ -358,7 +360,7 @@ def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> d
         job = build_job(run, initial, sizes, folder, text)
         # A complete run may have been moved together with what it was trained from.
         ignore = PATH_OPTIONS if (job.folder / run_folder.DONE).exists() else ()
-        local.train(job, ignore)
+        local.train(job, (*ignore, *FORMER_DEFAULTS))
         trained[run] = Trained(job.folder, initial)
     return trained
 

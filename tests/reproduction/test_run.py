@@ -24,6 +24,7 @@ from fairseq_linformer.reproduction.run import (
     write_initial,
 )
 from fairseq_linformer.training.job import compose_config
+from fairseq_linformer.training.run_folder import write_config
 
 from .. import fairseq_commands
 
@@ -211,6 +212,18 @@ def test_a_run_in_the_way_is_named(text, tmp_path):
     )
     with pytest.raises(ValueError, match=f"{run.name}"):
         train_runs([run], TRUNK_SIZES["smoke"], tmp_path, text)
+
+
+def test_a_finished_run_of_an_earlier_version_is_used(text, tmp_path):
+    run = Run(Model(16, 8), 1, "scratch", 6)
+    job = build_job(run, None, TRUNK_SIZES["smoke"], tmp_path, text)
+    write_config(job)
+    path = job.folder / "config.yaml"
+    former = "layer_norm_eps: 1.0e-05\n  resize_checkpoint: false"
+    path.write_text(path.read_text().replace("layer_norm_eps: null", former))
+    assert "resize_checkpoint" in path.read_text()
+    (job.folder / "done").touch()
+    assert train_runs([run], TRUNK_SIZES["smoke"], tmp_path, text)[run].folder == job.folder
 
 
 def test_curve_of_a_resumed_run(tmp_path):

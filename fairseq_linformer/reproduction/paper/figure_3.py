@@ -30,15 +30,14 @@ from ..comparison import (
     ScratchSizes,
     at_last,
     bits_by_seed,
-    bits_row,
     compared_result,
-    curve_row,
     curves,
     decreasing,
     perplexity_table,
     pretrain_from_scratch,
     ratio_table,
     ratios_over_budgets,
+    score_rows,
     verdict,
 )
 from ..page import Panel, Table
@@ -130,8 +129,7 @@ def run(inputs: Inputs) -> Result:
         command = f"fairseq-linformer submit {PRETRAINING.name} {words} --runs {inputs.runs} task.data=FOLDER"
         raise ValueError(f"{folder} is not trained; `{command}` submits it")
     trained = Trained(folder)
-    rows = [bits_row(model, seed, trained.bits(inputs.data), PAPER_BUDGET), curve_row(model, seed, trained)]
-    return compared_result(rows, [trained], inputs)
+    return compared_result(score_rows(model, seed, trained, inputs.data, PAPER_BUDGET), [trained], inputs)
 
 
 def config_name(model: Model) -> str:
