@@ -98,11 +98,6 @@ class Estimate:
         return decide(least <= self.low and self.high <= most, f"{self}; needs {needs}", is_beyond)
 
 
-def difference_of_extremes(a: Estimate, b: Estimate, text: str) -> Estimate:
-    """a - b by their values, between the differences of their most distant runs."""
-    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low, text)
-
-
 def student_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """The mean of two values or more, and the ends of Student's 95 % interval."""
     mean, error = float(np.mean(values)), float(stats.sem(values))

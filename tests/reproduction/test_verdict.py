@@ -11,7 +11,6 @@ from fairseq_linformer.reproduction.verdict import (
     Check,
     Estimate,
     Verdict,
-    difference_of_extremes,
     student_interval,
     wilson,
 )
@@ -62,11 +61,6 @@ def test_an_interval_against_a_limit(low, high, at_most, more_than):
 )
 def test_an_interval_between_two_limits(low, high, outcome):
     assert Estimate(0.0, low, high, "x").within(-1, 1).outcome == outcome
-
-
-def test_extremes():
-    difference = difference_of_extremes(Estimate(4.0, 2.0, 6.0, "a"), Estimate(2.0, 1.0, 4.0, "b"), "x")
-    assert (difference.value, difference.low, difference.high) == (2.0, -2.0, 5.0)
 
 
 @pytest.mark.parametrize("values", [(0.0, 0.3), (0.1, -0.2, 0.4, 0.05), (0.0, 0.2) * 6])

@@ -115,9 +115,8 @@ NOT_CLASSIFIED = ("nearest piece", "half pieces")
 @cache
 def readers_of(task: str, scale: str) -> dict[str, Reader]:
     """The readers of a task by name."""
-    sizes = SIZES[scale]
     left_out = NOT_CLASSIFIED if task == "imdb" else NOT_EMBEDDED
-    every = readers(sizes["n"][task], sizes["piece"], sizes["k"], sizes["window"], sizes["keep_layers"])
+    every = readers(SIZES[scale]["n"][task], SIZES[scale])
     return {name: reader for name, reader in every.items() if name not in left_out}
 
 
@@ -206,8 +205,8 @@ def measure_retrieval(name: str, encoder: Path, inputs: Inputs) -> Result:
 def measure_speed(n: int, inputs: Inputs) -> Result:
     """Documents per second of every reader, as classifiers and as embedding models."""
     sizes, rows = SIZES[inputs.scale], Rows()
-    every = readers(n, sizes["piece"], sizes["k"], sizes["window"], sizes["keep_layers"])
-    timed = {name: every[name] for name in every if name not in (*NOT_EMBEDDED, *NOT_CLASSIFIED)}
+    left_out = (*NOT_EMBEDDED, *NOT_CLASSIFIED)
+    timed = {name: reader for name, reader in readers(n, sizes).items() if name not in left_out}
     timed |= {name + INT8: timed[name] for name in ("Linformer", LINFORMER)}
     with num_threads(sizes["threads"]), TemporaryDirectory() as folder:
         for task in METRICS:

@@ -11,7 +11,7 @@ from fairseq_linformer.reproduction.paired import answer_row, answers_of, differ
 from fairseq_linformer.reproduction.result import Rows
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, Estimate
 
-READERS = readers(n=64, piece=12, k=16, window=4, layers=1)
+READERS = readers(64, {"piece": 12, "k": 16, "window": 4, "keep_layers": 1})
 DOCUMENT = [0, *range(100, 130), 2]
 
 
