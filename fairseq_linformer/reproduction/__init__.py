@@ -6,7 +6,7 @@ Its docstring has the claims and rules, in Markdown. It defines
     WHERE                          the place in the paper; only of an experiment on the paper
     SAYS                           the claim, in a few words
     PARTS                          by scale, the parts that are measured, and the options of `reproduce` that each reads
-    run(part, scale, inputs)       measure a part: a ``Result``
+    run(inputs)                    measure a part: a ``Result``
     verdicts(results)              ``Verdict`` of each claim; of the results of one scale, or of none
     tables(results)                ``page.Table`` of the results of one scale
 

@@ -1,6 +1,5 @@
 """Benchmarks as results, tables and rows of times. A measurement is resumed by RUNS/SCALE/EXPERIMENT/PART.json."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -12,40 +11,31 @@ from ..benchmark.measure import Setup, measure_once
 from ..benchmark.rows import Row, ratio
 from ..benchmark.timing import choose_clock
 from .page import Table
-from .result import Inputs, Result, Rows, environment, in_words
+from .result import Inputs, Result, in_words
 
-SMOKE = Setup(layers=1, embed_dim=64, rounds=2, warm_up=0)
+SMOKE = Setup(layers=1, embed_dim=64, rounds=2, warm_up=0, vocabulary=1000)
 CPU = Setup(layers=2)
 GPU = Setup("cuda", "bf16")
 """Setups by scale."""
 
 
 def run_benchmark(
-    part: str,
-    scale: str,
-    experiment: str,
-    measurements: Sequence["partial[list[Row]]"],
-    inputs: Inputs,
-    data: str = "random tokens",
+    experiment: str, measurements: Sequence["partial[list[Row]]"], inputs: Inputs, data: str = "random tokens"
 ) -> Result:
     """The rows of all measurements, which have the same ``setup``."""
-    path = inputs.runs / scale / experiment / f"{part.replace(', ', '-')}.json"
+    path = inputs.folder / experiment / f"{inputs.part.replace(', ', '-')}.json"
     found = [row for each in measurements for row in measure_once(path, each)]
     setup: Setup = measurements[0].keywords["setup"]
     configuration = {**asdict(setup), "threads": torch.get_num_threads(), "clock": choose_clock(setup.device)}
     configuration["failed"] = [row for row in found if row.metric == "failed"]
-    rows = Rows(row for row in found if row.metric != "failed")
-    return Result(part, scale, rows, environment(inputs, data), configuration)
+    return inputs.result([row for row in found if row.metric != "failed"], data, configuration)
 
 
-def ratio_rows(
-    seconds: Mapping[str, Sequence[float]], models: Iterable[str], baselines: Iterable[str], **where: Any
-) -> Iterator[Row]:
-    """How many times as fast as each baseline each model is, where both were measured."""
-    for model, baseline in itertools.product(models, baselines):
-        if model != baseline and {model, baseline} <= seconds.keys():
-            times = ratio(seconds[baseline], seconds[model])
-            yield Row(metric="time_ratio", model=model, baseline=baseline, **where, **times)
+def ratio_rows(seconds: Mapping[str, Sequence[float]], pairs: Iterable[tuple[str, str]], **where: Any) -> Iterator[Row]:
+    """How many times as fast as a baseline a model is, for pairs of a model and a baseline."""
+    for model, baseline in pairs:
+        times = ratio(seconds[baseline], seconds[model])
+        yield Row(metric="time_ratio", model=model, baseline=baseline, **where, **times)
 
 
 RATIOS = {"time_ratio": "times as fast as", "speed_ratio": "times as fast as", "bytes_share": "bytes over those of"}

@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 
 from . import context_free
 from .page import Panel, Table
 from .result import Inputs, Result, Row, Rows, find_shards
-from .run import TRUNK_SIZES, Model, Run, Sizes, Trained, TrunkSizes, label, train_runs, training_environment
+from .run import TRUNK_SIZES, Model, Run, Sizes, Trained, TrunkSizes, train_runs, trained_result
 from .verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval
 
 Compared = Model | Run
@@ -64,36 +65,32 @@ def branches(model: Model, seed: int, sizes: ScratchSizes) -> dict[int, Run]:
     }
 
 
-def pretrain_from_scratch(
-    part: str, scale: str, model: Model, seed: int, sizes: ScratchSizes, inputs: Inputs
-) -> Result:
+def pretrain_from_scratch(model: Model, seed: int, sizes: ScratchSizes, inputs: Inputs) -> Result:
     """Train a model, and measure it at each budget."""
     runs = branches(model, seed, sizes)
-    trained = train_runs(list(runs.values()), sizes, inputs.runs / scale, inputs.text)
-    rows = Rows(bits_row(model, seed, trained[run].bits(inputs.text), budget) for budget, run in runs.items())
+    trained = train_runs(list(runs.values()), sizes, inputs.folder, inputs.data)
+    rows = [bits_row(model, seed, trained[run].bits(inputs.data), budget) for budget, run in runs.items()]
     rows.append(curve_row(model, seed, next(iter(trained.values()))))
     configuration = {name: value for name, value in asdict(sizes).items() if name != "seeds"}
-    return compared_result(part, scale, rows, trained.values(), inputs, configuration)
+    return compared_result(rows, trained.values(), inputs, configuration)
 
 
-def pretrain(part: str, scale: str, build: Callable[[TrunkSizes, int], Iterable[Run]], inputs: Inputs) -> Result:
+def pretrain(build: Callable[[TrunkSizes, int], Iterable[Run]], inputs: Inputs) -> Result:
     """Train runs with each seed, the first seed of every one first, and measure them.
 
     Args:
         build: the runs of a scale and a seed.
     """
-    sizes = TRUNK_SIZES[scale]
+    sizes = TRUNK_SIZES[inputs.scale]
     runs = [run for seed in sizes.seeds for run in build(sizes, seed)]
-    trained = train_runs(runs, sizes, inputs.runs / scale, inputs.text)
-    rows = Rows()
-    for run in runs:
-        rows += score_rows(run, run.seed, trained[run], inputs.text)
-    return compared_result(part, scale, rows, trained.values(), inputs)
+    trained = train_runs(runs, sizes, inputs.folder, inputs.data)
+    rows = [row for run in runs for row in score_rows(run, run.seed, trained[run], inputs.data)]
+    return compared_result(rows, trained.values(), inputs)
 
 
-def score_rows(compared: Compared, seed: int, trained: Trained, text: Path) -> list[Row]:
+def score_rows(compared: Compared, seed: int, trained: Trained, text: Path, budget: int | None = None) -> list[Row]:
     """The bits of a trained model, and its curve."""
-    return [bits_row(compared, seed, trained.bits(text)), curve_row(compared, seed, trained)]
+    return [bits_row(compared, seed, trained.bits(text), budget), curve_row(compared, seed, trained)]
 
 
 def bits_row(compared: Compared, seed: int, bits: float, budget: int | None = None) -> Row:
@@ -113,75 +110,85 @@ def written_fields(compared: Compared) -> dict[str, object]:
 
 
 def compared_result(
-    part: str,
-    scale: str,
-    rows: Rows,
-    trained: Iterable[Trained],
-    inputs: Inputs,
-    configuration: Mapping[str, object] | None = None,
+    rows: list[Row], trained: Iterable[Trained], inputs: Inputs, configuration: Mapping[str, object] | None = None
 ) -> Result:
     """The rows, and the level of a model without context at each n.
 
     Args:
         trained: the compared models, and all that they started from.
     """
-    for n in dict.fromkeys(row.n for row in rows):
-        level = context_free.measure_bits(find_shards(inputs.text)[0], n)
-        rows.append(Row(metric="context_free_bits", value=level, unit="bits", n=n))
-    return Result(part, scale, rows, training_environment(trained, inputs), dict(configuration or {}))
+    shard = find_shards(inputs.data)[0]
+    levels = {n: context_free.measure_bits(shard, n) for n in dict.fromkeys(row.n for row in rows)}
+    rows += [Row(metric="context_free_bits", value=level, unit="bits", n=n) for n, level in levels.items()]
+    return trained_result(rows, trained, inputs, configuration)
 
 
 # Ratios
 
 
-def budgets_of(rows: Rows) -> list[int | None]:
-    """All budgets, ascending; only None if the rows have no budget."""
-    return sorted({row.budget for row in rows.select("bits")})
+def by_budget(rows: Rows) -> dict[int | None, Rows]:
+    """The rows at each budget, ascending, without the bits of the others; only None if no row has a budget."""
+    budgets = sorted({row.budget for row in rows.select("bits")})
+    return {budget: Rows(row for row in rows if row.metric != "bits" or row.budget == budget) for budget in budgets}
 
 
-def bits_by_seed(rows: Rows, compared: Compared, budget: int | None = None) -> dict[int, float]:
+def at_last(rows: Rows) -> Rows:
+    """The rows at the largest budget."""
+    return [rows, *by_budget(rows).values()][-1]
+
+
+def bits_by_seed(rows: Rows, compared: Compared) -> dict[int, float]:
     """Bits per predicted token by seed."""
-    found = rows.select("bits", **compared.fields, budget=budget)
-    return {row.seed: row.value for row in found if row.seed is not None}
+    found = rows.select("bits", **compared.fields)
+    return {row.seed: row.value for row in found if row.seed is not None}  # a median over seeds has none
 
 
-def log_ratios(rows: Rows, a: Compared, b: Compared, budget: int | None = None) -> list[float]:
+def log_ratios(rows: Rows, a: Compared, b: Compared) -> list[float]:
     """log2 of the perplexity of ``a`` over that of ``b`` with each seed that both have."""
-    x, y = (bits_by_seed(rows, compared, budget) for compared in (a, b))
+    x, y = (bits_by_seed(rows, compared) for compared in (a, b))
     return [x[seed] - y[seed] for seed in sorted(x.keys() & y.keys())]
 
 
-def perplexity_ratio(rows: Rows, a: Compared, b: Compared, budget: int | None = None) -> Estimate | None:
+def perplexity_ratio(rows: Rows, a: Compared, b: Compared) -> Estimate | None:
     """Perplexity of ``a`` over that of ``b``: geometric mean over seeds, with Student's interval; None with fewer than
     two seeds."""
-    found = log_ratios(rows, a, b, budget)
+    found = log_ratios(rows, a, b)
     if len(found) < 2:
         return None
     mean, low, high = student_interval(found)
-    at = f", {budget:,} updates" if budget else ""
-    text = f"{label(a.fields)} / {label(b.fields)} perplexity{at}, {len(found)} seeds"
+    text = f"{a.label} / {b.label} perplexity{_budget(rows, ', ')}, {len(found)} seeds"
     return Estimate(2**mean, 2**low, 2**high, text)
 
 
-def at_most(
-    rows: Rows, a: Compared, b: Compared, budget: int | None = None, factor: float = 1.0, least: float = -math.inf
-) -> Check:
-    """The perplexity of ``a`` is at most ``factor`` and at least ``least`` times that of ``b``."""
-    ratio = perplexity_ratio(rows, a, b, budget)
-    if ratio is None:
-        return Check(UNDECIDED, f"{label(a.fields)} or {label(b.fields)} is not measured with two seeds")
-    return ratio.within(least, factor)
+def _budget(rows: Rows, before: str) -> str:
+    """The budget of rows at a single one, in words."""
+    (budget,) = by_budget(rows)
+    return f"{before}{budget:,} updates" if budget else ""
 
 
-def decreasing(rows: Rows, models: Sequence[Compared]) -> list[Check]:
+class Limit(NamedTuple):
+    """A rule: the perplexity of ``a`` is at most ``factor`` and at least ``least`` times that of ``b``."""
+
+    a: Compared
+    b: Compared
+    factor: float = 1.0
+    least: float = -math.inf
+
+    def check(self, rows: Rows) -> Check:
+        if ratio := perplexity_ratio(rows, self.a, self.b):
+            return ratio.within(self.least, self.factor)
+        return Check(UNDECIDED, f"{self.a.label} or {self.b.label} is not measured with two seeds")
+
+
+def decreasing(models: Sequence[Compared]) -> list[Limit]:
     """Each model has at most the perplexity of the one before it."""
-    return [at_most(rows, after, before) for before, after in itertools.pairwise(models)]
+    return [Limit(after, before) for before, after in itertools.pairwise(models)]
 
 
 def trend(rows: Rows, a: Compared, b: Compared) -> str:
     """How the ratio of perplexities changes between the last two budgets, by Student's interval of the paired
     difference."""
-    pairs = [log_ratios(rows, a, b, budget) for budget in budgets_of(rows)[-2:]]
+    pairs = [log_ratios(each, a, b) for each in by_budget(rows).values()][-2:]
     changes = [late - early for early, late in zip(*pairs)] if len(pairs) == 2 else []
     if len(changes) < MIN_SEEDS:
         return "-"
@@ -193,19 +200,19 @@ def trend(rows: Rows, a: Compared, b: Compared) -> str:
 # Preconditions
 
 
-def has_seeds(rows: Rows, compared: Compared, budget: int | None = None) -> Check:
+def has_seeds(rows: Rows, compared: Compared) -> Check:
     """Enough seeds for a verdict."""
-    seeds = len(bits_by_seed(rows, compared, budget))
-    return decide(seeds >= MIN_SEEDS, f"{label(compared.fields)} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
+    seeds = len(bits_by_seed(rows, compared))
+    return decide(seeds >= MIN_SEEDS, f"{compared.label} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
 
 
-def has_learned(rows: Rows, compared: Compared, needed: float, budget: int | None = None) -> Check:
+def has_learned(rows: Rows, compared: Compared, needed: float) -> Check:
     """The worst seed is this many bits below a model without context at its n."""
-    bits, level = bits_by_seed(rows, compared, budget), rows.find("context_free_bits", n=compared.fields["n"])
+    bits, level = bits_by_seed(rows, compared), rows.find("context_free_bits", n=compared.fields["n"])
     if not bits or level is None:
-        return Check(UNDECIDED, f"{label(compared.fields)} has no bits below a model without context")
-    learned, at = level.value - max(bits.values()), f" at {budget:,} updates" if budget else ""
-    text = f"{label(compared.fields)} is {learned:.2f} bits below a model without context{at}; needs {needed:g}"
+        return Check(UNDECIDED, f"{compared.label} has no bits below a model without context")
+    learned, name = level.value - max(bits.values()), compared.label
+    text = f"{name} is {learned:.2f} bits below a model without context{_budget(rows, ' at ')}; needs {needed:g}"
     return decide(learned >= needed, text, fails=False)
 
 
@@ -223,47 +230,41 @@ def has_converged(rows: Rows, compared: Compared) -> Check:
     """The curve of every seed is flat."""
     curves = rows.select("bits_curve", **compared.fields)
     known = [fall for row in curves if (fall := final_fall(row.points)) is not None]
-    name, last = label(compared.fields), f"the last {LAST_SHARE * 100:g} % of updates"
+    name, last = compared.label, f"the last {LAST_SHARE * 100:g} % of updates"
     if not known or len(known) < len(bits_by_seed(rows, compared)):
         return Check(UNDECIDED, f"{name} has no curve over {last} with every seed")
     text = f"{name} falls by {max(known):.3f} bits in {last}; needs < {MAX_FALL:g}"
     return decide(max(known) < MAX_FALL, text, fails=False)
 
 
-Precondition = Callable[[Rows, Sequence[Compared], Sequence[Compared], int | None], list[Check]]
-"""Checks of the RoBERTas, which show what can be learned, and of the models, at a budget."""
+Precondition = Callable[[Rows, Sequence[Compared], Sequence[Compared]], list[Check]]
+"""Checks of the RoBERTas, which show what can be learned, and of the models."""
 
 
-def check_all_learned(
-    rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared], budget: int | None
-) -> list[Check]:
+def check_all_learned(rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared]) -> list[Check]:
     """RoBERTa is 2 bits per predicted token below a model without context with every seed, every other model 1 bit."""
-    every = dict.fromkeys([*robertas, *models])
-    needed = {compared: ROBERTA_BITS if compared in robertas else MODEL_BITS for compared in every}
+    needed = {**dict.fromkeys(robertas, ROBERTA_BITS)}
+    needed |= {model: MODEL_BITS for model in models if model not in robertas}
     return [
         check
         for compared, bits in needed.items()
-        for check in (has_seeds(rows, compared, budget), has_learned(rows, compared, bits, budget))
+        for check in (has_seeds(rows, compared), has_learned(rows, compared, bits))
     ]
 
 
-def check_one_learned(
-    rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared], budget: int | None
-) -> list[Check]:
+def check_one_learned(rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared]) -> list[Check]:
     """The preconditions of a claim about equally many updates: as ``check_all_learned``, but only one of the models
     need be 1 bit below."""
-    seeds = [has_seeds(rows, compared, budget) for compared in dict.fromkeys([*robertas, *models])]
-    learned = [has_learned(rows, roberta, ROBERTA_BITS, budget) for roberta in robertas]
-    others = [has_learned(rows, model, MODEL_BITS, budget) for model in models]
+    seeds = [has_seeds(rows, compared) for compared in dict.fromkeys([*robertas, *models])]
+    learned = [has_learned(rows, roberta, ROBERTA_BITS) for roberta in robertas]
+    others = [has_learned(rows, model, MODEL_BITS) for model in models]
     return [*seeds, *learned, *([] if any(check.holds for check in others) else others)]
 
 
-def check_all_converged(
-    rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared], budget: int | None
-) -> list[Check]:
+def check_all_converged(rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared]) -> list[Check]:
     """The preconditions of a claim about models after convergence: also, every curve is flat."""
     every = dict.fromkeys([*robertas, *models])
-    return [*check_all_learned(rows, robertas, models, budget), *(has_converged(rows, compared) for compared in every)]
+    return [*check_all_learned(rows, robertas, models), *(has_converged(rows, compared) for compared in every)]
 
 
 def verdict(
@@ -271,25 +272,27 @@ def verdict(
     name: str,
     claim: str,
     models: Sequence[Compared],
-    check: Callable[[int | None], Sequence[Check]],
+    limits: Sequence[Limit],
     robertas: Sequence[Compared] = (),
     precondition: Precondition = check_all_learned,
-    remarks: Sequence[str] = (),
+    reported: Sequence[tuple[Compared, Compared]] = (),
 ) -> Verdict:
     """The verdict at the largest budget at which the preconditions hold; without one, those of the largest are missing.
 
     Args:
         models: the compared ones.
-        check: the rule at a budget; at None if rows have no budget.
+        limits: the rule.
         robertas: by default the one of each n.
+        reported: pairs whose ratio of perplexities at the largest budget is a remark.
     """
-    budgets = budgets_of(rows)
-    if not any(bits_by_seed(rows, model, budgets[-1]) for model in models if budgets):
+    last = at_last(rows)
+    if not any(bits_by_seed(last, model) for model in models):
         return Verdict(name, claim, [])
     robertas = robertas or [Model(n) for n in dict.fromkeys(model.fields["n"] for model in models)]
-    needed = {budget: precondition(rows, robertas, models, budget) for budget in budgets}
-    budget = next((b for b in reversed(budgets) if all(each.holds for each in needed[b])), budgets[-1])
-    return Verdict(name, claim, check(budget), needed[budget], remarks)
+    needed = [(each, precondition(each, robertas, models)) for each in reversed(by_budget(rows).values())]
+    chosen, preconditions = next((each for each in needed if all(check.holds for check in each[1])), needed[0])
+    remarks = [str(ratio) for pair in reported if (ratio := perplexity_ratio(last, *pair))]
+    return Verdict(name, claim, [limit.check(chosen) for limit in limits], preconditions, remarks)
 
 
 # Tables and charts
@@ -297,18 +300,18 @@ def verdict(
 
 def ratio_table(rows: Rows, models: Sequence[Model]) -> Table:
     """Each Linformer's perplexity over that of the RoBERTa of its n at each budget, and the trend of the ratio."""
-    cells = []
+    cells, at = [], by_budget(rows)
     for model in models:
         if model.k is not None and rows.find("bits", **model.fields):
-            ratios = [ratio_in_words(rows, model, Model(model.n), budget) for budget in budgets_of(rows)]
-            cells.append([label(model.fields), *ratios, trend(rows, model, Model(model.n))])
-    heads = ["model", *map(_head, budgets_of(rows)), "trend, ratio of the last two"]
+            ratios = [ratio_in_words(each, model, Model(model.n)) for each in at.values()]
+            cells.append([model.label, *ratios, trend(rows, model, Model(model.n))])
+    heads = ["model", *map(_head, at), "trend, ratio of the last two"]
     return Table("Perplexity over RoBERTa's, by budget", heads, cells)
 
 
-def ratio_in_words(rows: Rows, a: Compared, b: Compared, budget: int | None = None) -> str:
+def ratio_in_words(rows: Rows, a: Compared, b: Compared) -> str:
     """A ratio of perplexities and its interval, for a cell of a table."""
-    ratio = perplexity_ratio(rows, a, b, budget)
+    ratio = perplexity_ratio(rows, a, b)
     return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "-"
 
 
@@ -318,17 +321,17 @@ def perplexity_table(rows: Rows, title: str, models: Sequence[Compared], roberta
     Args:
         roberta: the model whose perplexity others are divided by, in a last column.
     """
-    cells, budgets = [], budgets_of(rows)
+    cells, at = [], by_budget(rows)
     for model in models:
-        found = [[2**bits for bits in bits_by_seed(rows, model, budget).values()] for budget in budgets]
+        found = [[2**bits for bits in bits_by_seed(each, model).values()] for each in at.values()]
         if any(found):
             words = [f"{median(each):.4g} [{min(each):.4g}, {max(each):.4g}]" if each else "-" for each in found]
             over = [ratio_in_words(rows, model, roberta) if model != roberta else "1"] if roberta else []
-            cells.append([label(model.fields), *words, str(max(map(len, found))), *over])
+            cells.append([model.label, *words, str(max(map(len, found))), *over])
     over_heads = ["over RoBERTa's"] if roberta else []
     for n, level in {row.n: row.value for row in rows.select("context_free_bits")}.items():
-        cells.append([f"n={n}, without context", *[f"{2**level:.4g}"] * len(budgets), "", *[""] * len(over_heads)])
-    return Table(title, ["model", *map(_head, budgets), "seeds", *over_heads], cells)
+        cells.append([f"n={n}, without context", *[f"{2**level:.4g}"] * len(at), "", *[""] * len(over_heads)])
+    return Table(title, ["model", *map(_head, at), "seeds", *over_heads], cells)
 
 
 def _head(budget: int | None) -> str:
@@ -340,17 +343,17 @@ def curves(rows: Rows, title: str, models: Sequence[Compared]) -> Panel:
     lines: dict[str, list[list[tuple[float, float]]]] = {}
     for model in models:
         found = [row.points for row in rows.select("bits_curve", **model.fields)]
-        lines |= {label(model.fields): [[(x, 2**bits) for x, bits in points] for points in found]} if found else {}
+        lines |= {model.label: [[(x, 2**bits) for x, bits in points] for points in found]} if found else {}
     return Panel(title, "updates", "validation perplexity", lines, log_y=True)
 
 
 def ratios_over_budgets(rows: Rows, title: str, models: Sequence[Model]) -> Panel:
     """Perplexity over that of the RoBERTa of the same n over the budget, a line per Linformer and seed."""
     lines: dict[str, list[list[tuple[float, float]]]] = {}
-    budgets = [budget for budget in budgets_of(rows) if budget]
     for model in models:
-        found = [log_ratios(rows, model, Model(model.n), budget) for budget in budgets]
-        if model.k is not None and all(found):
-            lines[label(model.fields)] = [[(x, 2**y) for x, y in zip(budgets, seed)] for seed in zip(*found)]
+        found = {budget: log_ratios(each, model, Model(model.n)) for budget, each in by_budget(rows).items() if budget}
+        if model.k is not None and all(found.values()):
+            seeds = zip(*found.values())
+            lines[model.label] = [[(x, 2**y) for x, y in zip(found, seed)] for seed in seeds]
     heads = "budget in updates", "perplexity over RoBERTa's"
     return Panel(title, *heads, lines, {"RoBERTa": 1.0}, log_x=True, log_y=True)

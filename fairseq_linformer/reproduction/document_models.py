@@ -3,7 +3,7 @@
 n tokens of a document; pieces of p tokens, the longest input of the encoder
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -52,25 +52,26 @@ class Reader:
     layers: int | None = None
 
     @property
+    def cuts(self) -> bool:
+        """Whether it reads all pieces of a document."""
+        return self.reading not in TRUNCATIONS
+
+    @property
     def name(self) -> str:
         """The name of its checkpoint."""
         return self.model.name + (f"-layers{self.layers}" if self.layers else "")
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What tells rows of it from those of others."""
-        return {**self.model.fields, "layers": self.layers, "reading": self.reading}
 
-
-def readers(n: int, piece: int, k: int, window: int, layers: int) -> dict[str, Reader]:
-    """The compared readers by name."""
+def readers(n: int, sizes: Mapping[str, Any]) -> dict[str, Reader]:
+    """The compared readers by name; ``sizes`` has ``piece``, ``k``, ``window`` and ``keep_layers``."""
+    piece, k, window = sizes["piece"], sizes["k"], sizes["window"]
     return {
         "first piece": Reader(Model(piece)),
         "both ends": Reader(Model(piece), ENDS),
         "pieces": Reader(Model(piece), PIECES),
         "nearest piece": Reader(Model(piece), NEAREST),
         "half pieces": Reader(Model(piece // 2), HALVES),
-        "half the layers": Reader(Model(piece), layers=layers),
+        "half the layers": Reader(Model(piece), layers=sizes["keep_layers"]),
         "Transformer": Reader(Model(n)),
         "Linformer": Reader(Model.graded(n, k)),
         "Linformer, W": Reader(Model.graded(n, k, local_window=window)),
@@ -143,7 +144,7 @@ def build_model(reader: Reader, sizes: dict[str, Any]) -> Any:
 def cut(tokens: Tensor, reader: Reader) -> Tensor:
     """What a reader reads of (B, n) tokens: as many rows as it has pieces, each of at most ``model.n`` tokens."""
     width = min(reader.model.n, tokens.size(1))
-    return tokens.reshape(-1, width) if reader.reading in (PIECES, NEAREST, HALVES) else tokens[:, :width]
+    return tokens.reshape(-1, width) if reader.cuts else tokens[:, :width]
 
 
 def build_call(name: str, reader: Reader, n: int, sizes: dict[str, Any], embeds: bool, folder: Path) -> Call:
@@ -190,7 +191,7 @@ def time_readers(
 
 def truncate_ids(ids: Sequence[int], reader: Reader) -> list[int]:
     """The token IDs that a reader reads of a document ``<s> ... </s>``; all of them if it cuts documents."""
-    if reader.reading not in TRUNCATIONS:
+    if reader.cuts:
         return list(ids)
     (kept,), _, _ = truncate([np.array(ids[1:])], [np.array([len(ids) - 1])], reader.model.n, reader.reading)
     return [ids[0], *kept.tolist()]

@@ -36,7 +36,7 @@ def open_encoder(encoder: str | None, n: int, folder: Path) -> Path:
 
 
 def distill(
-    model: Model, training: Mapping[str, Any], text: Path | None, encoder: Path, name: str = ""
+    model: Model, training: Mapping[str, Any], text: Path, encoder: Path, name: str = ""
 ) -> tuple[Path, dict[str, Any]]:
     """Distill a Linformer from the checkpoint of an encoder, unless it is next to it; its folder and report.
 

@@ -5,14 +5,17 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from ..checkpoints.identify import identify
 from ..data.tasks import TASKS
 from ..data.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
 from ..machine import merge_provenance
 from ..models.dictionaries import describe_difference, read_dictionary
 from ..training.data import check_folder
+from ..training.finetune import FinetuningJob, finetune
 from ..training.ranking import rank_settings
-from .result import Inputs, Result, Row, Rows, describe_text, environment, find_shards, repeated
+from ..training.recipe import Recipe
+from .result import Inputs, Result, Row, Rows, describe_text, find_shards, repeated
 from .verdict import MIN_SEEDS, Estimate, wilson
 
 ABOVE_CHANCE = 5.0
@@ -23,7 +26,6 @@ def task_folder(task: str, n: int, inputs: Inputs) -> Path:
     """The prepared folder of a task for a model of n: for example ``imdb-n1024`` if it exists, else ``imdb``.
 
     ValueError if it is missing, its inputs are too long, or its dictionary is not that of ``--data``."""
-    assert inputs.tasks is not None  # the command requires --tasks
     for_n = inputs.tasks / f"{task}-n{n}"
     folder = for_n if for_n.is_dir() else inputs.tasks / task
     if not is_prepared(folder):
@@ -36,25 +38,59 @@ def task_folder(task: str, n: int, inputs: Inputs) -> Path:
     return folder
 
 
+def encoder_job(
+    task: str, checkpoint: Path, recipe: tuple[float, int], seed: int, name: str, data: Path, runs: Path, amp: bool
+) -> FinetuningJob:
+    """Finetuning of an encoder, or of a Linformer made from it, for one epoch.
+
+    Args:
+        recipe: learning rate and batch size.
+        name: of the run in RUNS/finetuned.
+    """
+    overrides = (
+        f"common.amp={str(amp).lower()}",
+        "dataset.num_workers=0",
+        "optimizer._name=fused_adam",
+        "model.dropout=0.0",  # a single epoch needs none, and without it a CPU is several times faster
+        "model.attention_dropout=0.0",
+    )
+    recipes = [Recipe(*recipe, 1, seed)]
+    return FinetuningJob(
+        TASKS[task], identify(checkpoint), recipes, f"finetuned/{name}", str(data), str(runs), overrides=overrides
+    )
+
+
+def finetune_once(job: FinetuningJob) -> tuple[Path, dict[str, Any]]:
+    """Finetune with the only recipe of a job, unless it is done.
+
+    Returns:
+        The best checkpoint, and the result.
+    """
+    (found,) = finetune(job)
+    checkpoint = Path(job.runs, job.name, found["checkpoint"])
+    for other in {*checkpoint.parent.glob("*.pt*")} - {checkpoint}:  # there are dozens of runs
+        other.unlink()
+    return checkpoint, found
+
+
+def finetuned_result(
+    rows: Sequence[Row], results: Sequence[Mapping[str, Any]], data: str, inputs: Inputs, **configuration: Any
+) -> Result:
+    """A result that rests on results of finetuning."""
+    seconds = round(sum(result["seconds"] for result in results), 1)
+    return inputs.result(rows, data, configuration, seconds=seconds, **merge_provenance(results))
+
+
 def result_of(
-    part: str,
-    scale: str,
-    task: str,
-    label: str,
-    results: Sequence[Mapping[str, Any]],
-    inputs: Inputs,
-    configuration: Mapping[str, Any],
+    task: str, label: str, results: Sequence[Mapping[str, Any]], inputs: Inputs, **configuration: Any
 ) -> Result:
     """The result of one model on one task, with several seeds, or with the grid's setting of the best median."""
     chosen = rank_settings(TASKS[task], results)[0]
     text = f"; pretrained on: {describe_text(inputs.data)}" if inputs.data else ""
-    seconds = round(sum(result["seconds"] for result in results), 1)
-    circumstances = environment(
-        inputs, f"{task}: {results[0]['data']}{text}", seconds=seconds, **merge_provenance(results)
-    )
     recipes = [result["recipe"] for result in chosen]
     recipe = {"lr": recipes[0]["lr"], "batch_size": recipes[0]["batch_size"], "seeds": [r["seed"] for r in recipes]}
-    return Result(part, scale, rows_of(task, label, chosen), circumstances, {**configuration, "recipe": recipe})
+    data = f"{task}: {results[0]['data']}{text}"
+    return finetuned_result(rows_of(task, label, chosen), results, data, inputs, **configuration, recipe=recipe)
 
 
 def rows_of(task: str, label: str, results: Sequence[Mapping[str, Any]]) -> Rows:

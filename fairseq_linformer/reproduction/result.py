@@ -7,7 +7,7 @@ same part; git keeps the earlier one.
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -78,42 +78,47 @@ class Result:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the user gave to ``reproduce``.
+    """What the user gave to ``reproduce``, and the part that is measured of it.
 
     Attributes:
+        part, scale: of the experiment.
         command: for results; paths are reduced to their last part.
-        runs: folder of all runs.
-        data: folder of ``prepare pretraining``.
-        tasks: folder with one folder per task, written by ``prepare TASK``.
+        runs: folder of the runs of all scales.
+        data: folder of ``prepare pretraining``, a Path. It and the following are None unless the part reads them.
+        tasks: folder with one folder per task, written by ``prepare TASK``, a Path.
         encoder: a model of ``transformers``, by its name on the hub or its folder.
         source: raw texts, as for ``prepare pretraining --source``.
         started: ``time.monotonic()`` before the part.
     """
 
+    part: str
+    scale: str
     command: str
     runs: Path
-    data: Path | None = None
-    tasks: Path | None = None
-    encoder: str | None = None
-    source: Sequence[str] | None = None
+    data: Any = None
+    tasks: Any = None
+    encoder: Any = None
+    source: Any = None
     started: float = field(default_factory=time.monotonic)
 
     @property
-    def text(self) -> Path:
-        """``data``, for parts that read it; the command has checked that it is given."""
-        assert self.data is not None
-        return self.data
+    def folder(self) -> Path:
+        """Folder of the runs of this scale."""
+        return self.runs.absolute() / self.scale
 
+    def result(
+        self, rows: Iterable[Row], data: str, configuration: Mapping[str, Any] | None = None, **measured: Any
+    ) -> Result:
+        """The result of the part.
 
-def environment(inputs: Inputs, data: str, **measured: Any) -> dict[str, Any]:
-    """The environment of a part.
-
-    Args:
-        data: what was read, with checksums.
-        measured: commit, hardware, versions, date and seconds, where this process has not measured itself.
-    """
-    seconds = round(time.monotonic() - inputs.started, 3)
-    return {"command": inputs.command, **provenance(), "data": data, "seconds": seconds, **measured}
+        Args:
+            data: what was read, with checksums.
+            measured: commit, hardware, versions, date and seconds, where this process has not measured itself.
+        """
+        found = Rows(rows)  # an iterator measures here
+        seconds = round(time.monotonic() - self.started, 3)
+        circumstances = {"command": self.command, **provenance(), "data": data, "seconds": seconds, **measured}
+        return Result(self.part, self.scale, found, circumstances, dict(configuration or {}))
 
 
 def write(result: Result, path: Path) -> None:
@@ -156,9 +161,9 @@ def mean_in_words(values: Sequence[float], decimals: int) -> str:
     return f"{average} ({low} to {high})"
 
 
-def join(results: Iterable[Result]) -> Rows:
-    """The rows of several results."""
-    return Rows(row for result in results for row in result.rows)
+def join(results: Iterable[Result], part: str = "") -> Rows:
+    """The rows of several results: those whose part begins with ``part``."""
+    return Rows(row for result in results if result.part.startswith(part) for row in result.rows)
 
 
 def in_words(row: Row | None, digits: int = 3) -> str:
@@ -179,13 +184,12 @@ def in_words(row: Row | None, digits: int = 3) -> str:
 # Texts: the data folders that fairseq reads
 
 
-def find_shards(text: Path | None, single: bool = False) -> list[Path]:
+def find_shards(text: Path, single: bool = False) -> list[Path]:
     """The data folders of a text written by ``prepare pretraining`` or ``fairseq-preprocess``; ValueError if there is
     none, or several although ``single``."""
-    folder = Path(text or "")
-    check_data_path(folder, "--data")
-    numbered = {int(path.name[5:]): path for path in folder.glob("shard*") if path.name[5:].isdecimal()}
-    shards = [folder] if (folder / DICTIONARY).is_file() else [numbered[i] for i in sorted(numbered)]
+    check_data_path(text, "--data")
+    numbered = {int(path.name[5:]): path for path in text.glob("shard*") if path.name[5:].isdecimal()}
+    shards = [text] if (text / DICTIONARY).is_file() else [numbered[i] for i in sorted(numbered)]
     for name in TEXT_FILES:
         if not shards or not (shards[0] / name).is_file():
             raise ValueError(f"--data {text} has no {name}; `fairseq-linformer prepare pretraining` writes it")
@@ -200,7 +204,7 @@ def claim_runs(folder: Path, text: Path) -> None:
     claim(folder, {"--data": describe_text(text)})
 
 
-def describe_text(text: Path | None) -> str:
+def describe_text(text: Path) -> str:
     """The sources of a text if it has a manifest, and the checksums of its files."""
     first, *others = find_shards(text)
     manifest = first.resolve().parent / "manifest.json"

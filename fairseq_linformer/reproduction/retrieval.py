@@ -22,7 +22,7 @@ from ..data.tokenizer import Tokenizer
 from ..evaluation.predict import batch_by_length
 from ..models.state_dicts import PADDING_IDX
 from ..progress import progress_bar
-from .document_models import HALVES, NEAREST, PIECES, Reader, cut_ids, truncate_ids
+from .document_models import NEAREST, Reader, cut_ids, truncate_ids
 
 BEGIN, END = 0, 2
 """Token IDs of <s> and </s>."""
@@ -102,10 +102,9 @@ def _encode(tokenizer: Tokenizer, paragraphs: Sequence[str]) -> list[list[int]]:
 
 def find_by_reader(model: Any, reader: Reader, candidates: Sequence[Candidate]) -> np.ndarray:
     """(candidates,) the rank of each query's article, 0 if it is the nearest, by the cosine of mean-pooled features."""
-    cuts = reader.reading in (PIECES, NEAREST, HALVES)
     owners, inputs = [], []
     for i, candidate in enumerate(candidates):
-        pieces = cut_ids(candidate.ids, reader) if cuts else [truncate_ids(candidate.ids, reader)]
+        pieces = cut_ids(candidate.ids, reader) if reader.cuts else [truncate_ids(candidate.ids, reader)]
         owners += [i] * len(pieces)
         inputs += pieces
     queries = embed(model, [truncate_ids(candidate.query_ids, reader) for candidate in candidates])

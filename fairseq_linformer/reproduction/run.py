@@ -27,13 +27,15 @@ from ..files import read_json, write_json
 from ..resources import CONFIGS
 from ..training import local, run_folder
 from ..training.job import PATH_OPTIONS, TrainingJob, quote
-from .result import Inputs, claim_runs, describe_text, environment, find_shards
+from .result import Inputs, Result, Row, claim_runs, describe_text, find_shards
 
 PRETRAINING = CONFIGS / "pretrain" / "base.yaml"
 INITIAL, PERPLEXITY = "-start.pt", "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
 tokens per second."""
+FORMER_DEFAULTS = ("model.layer_norm_eps", "model.resize_checkpoint")
+"""Options that no run sets, and that earlier versions wrote into configurations otherwise, with the same meaning."""
 STAGGERED, GRADED = "staggered", "graded"
 LEFT_OUT = (None, "headwise", STAGGERED, "linear")
 """Fields that a label does not name."""
@@ -78,6 +80,29 @@ class Sizes:
     bf16: bool = False
 
 
+# Shows that the code runs, in minutes, most of them Python's start: nothing is learned and no verdict follows.
+SMOKE: dict[str, Any] = {
+    "device": "cpu",
+    "layers": 1,
+    "width": 16,
+    "heads": 2,
+    "tokens": 128,
+    "lr": 1e-3,
+    "warmup": 2,
+    "seeds": (1,),
+}
+CPU: dict[str, Any] = {
+    "device": "cpu",
+    "layers": 2,
+    "width": 128,
+    "heads": 4,
+    "tokens": 2048,
+    "warmup": 250,
+    "seeds": (1, 2, 3),
+}
+"""What all models of a scale have in common."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrunkSizes(Sizes):
     """How models are pretrained that start from a RoBERTa, which first trains at a short n, where it leaves the plateau
@@ -97,42 +122,11 @@ class TrunkSizes(Sizes):
 
 
 TRUNK_SIZES: dict[str, TrunkSizes] = {
-    # Shows that the code runs, in minutes, most of them Python's start: nothing is learned and no verdict follows.
-    "smoke": TrunkSizes(
-        device="cpu",
-        layers=1,
-        width=16,
-        heads=2,
-        n=16,
-        compared_n=16,
-        seeds=(1,),
-        tokens=128,
-        lr=1e-3,
-        warmup=2,
-        base=4,
-        grown=2,
-        compared=2,
-        validate=1,
-    ),
+    "smoke": TrunkSizes(**SMOKE, n=16, compared_n=16, base=4, grown=2, compared=2, validate=1),
     # 2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from
     # scratch, after 3,000 to 5,000. After n is doubled, the loss recovers within 400 updates; after n is quadrupled,
     # within 1,600.
-    "cpu": TrunkSizes(
-        device="cpu",
-        layers=2,
-        width=128,
-        heads=4,
-        n=16,
-        compared_n=64,
-        seeds=(1, 2, 3),
-        tokens=2048,
-        lr=2e-3,
-        warmup=250,
-        base=2000,
-        grown=400,
-        compared=500,
-        validate=100,
-    ),
+    "cpu": TrunkSizes(**CPU, lr=2e-3, n=16, compared_n=64, base=2000, grown=400, compared=500, validate=100),
 }
 
 
@@ -174,6 +168,11 @@ class Model:
         return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{kind}{rate}{local}"
 
     @property
+    def label(self) -> str:
+        """In words, for display."""
+        return label(self.fields)
+
+    @property
     def default_start(self) -> str | None:
         """What ``linformer_roberta`` starts from by default; a conversion has another default. None if nothing is
         learned."""
@@ -212,11 +211,11 @@ def label(fields: Mapping[str, Any]) -> str:
     """A model in words, for display, by the fields of a row, a model or a run, without defaults of
     ``linformer_roberta``.
 
-    >>> label(Model(64).fields), label(Model(64, 16).fields)
+    >>> Model(64).label, Model(64, 16).label
     ('n=64, RoBERTa', 'n=64, k=16')
-    >>> label(Model(64, 16, "layerwise", start="average", local_window=4).fields)
+    >>> Model(64, 16, "layerwise", start="average", local_window=4).label
     'n=64, k=16, layerwise, average, W=4'
-    >>> label(Run(as_authors(Model(64, 16)), 1, "converted", 500).fields)
+    >>> Run(as_authors(Model(64, 16)), 1, "converted", 500).label
     'n=64, k=16, normal, rate=1, converted'
     """
     k, window, rate, origin = (fields.get(name) for name in ("k", "W", "rate", "origin"))
@@ -272,6 +271,11 @@ class Run:
         return {**self.model.fields, "projection": projection, "rate": self.model.rate, "origin": self.origin}
 
     @property
+    def label(self) -> str:
+        """In words, for display."""
+        return label(self.fields)
+
+    @property
     def history(self) -> list["Run"]:
         """The runs that it starts from, the earliest first, and itself."""
         return [*(self.parent.history if self.parent else []), self]
@@ -300,7 +304,6 @@ class Trained:
     """
 
     folder: Path
-    model: Model
     initial_checkpoint: Path | None = None
 
     @property
@@ -331,25 +334,25 @@ class Trained:
         return sorted(bits.items())
 
 
-def training_environment(runs: Iterable[Trained], inputs: Inputs) -> dict[str, Any]:
-    """The environment of a result that rests on runs that were trained on ``inputs.text``."""
+def trained_result(
+    rows: Iterable[Row], runs: Iterable[Trained], inputs: Inputs, configuration: Mapping[str, Any] | None = None
+) -> Result:
+    """A result that rests on runs that were trained on ``inputs.data``."""
     runs = list(runs)
     provenance = run_folder.training_provenance(*(run.folder for run in runs))
-    return environment(
-        inputs, describe_text(inputs.text), seconds=round(sum(run.seconds for run in runs), 1), **provenance
-    )
+    seconds = round(sum(run.seconds for run in runs), 1)
+    return inputs.result(rows, describe_text(inputs.data), configuration, seconds=seconds, **provenance)
 
 
 def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> dict[Run, Trained]:
     """Train runs, and before each those that it starts from, unless they are finished; resumes after a kill.
 
     Args:
-        folder: of all runs on this text.
+        folder: of all runs on this text; absolute.
 
     Returns:
         All of them, in this order.
     """
-    folder = folder.absolute()
     claim_runs(folder, text)
     trained: dict[Run, Trained] = {}
     for run in dict.fromkeys(each for last in runs for each in last.history):
@@ -357,8 +360,8 @@ def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> d
         job = build_job(run, initial, sizes, folder, text)
         # A complete run may have been moved together with what it was trained from.
         ignore = PATH_OPTIONS if (job.folder / run_folder.DONE).exists() else ()
-        local.train(job, ignore)
-        trained[run] = Trained(job.folder, run.model, initial)
+        local.train(job, (*ignore, *FORMER_DEFAULTS))
+        trained[run] = Trained(job.folder, initial)
     return trained
 
 
@@ -367,7 +370,7 @@ def write_initial(run: Run, parent: Trained, folder: Path) -> Path:
     if run.branches_at:
         (path,) = parent.checkpoint.parent.glob(f"checkpoint_*_{run.branches_at}.pt")
         return path
-    if parent.model == run.model:
+    if run.parent and run.parent.model == run.model:
         return parent.checkpoint
     path = folder / f"{run.name}{INITIAL}"
     if not path.exists():

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from .result import Row
-
 OUTCOMES = HOLDS, FAILS, UNDECIDED, UNMEASURED = "holds", "does not hold", "not enough evidence", "not measured"
 MIN_SEEDS = 3
 """Minimum seeds per model of a comparison."""
@@ -98,23 +96,6 @@ class Estimate:
             needs = f"≤ {most:g}" if least == -math.inf else f"≥ {least:g}"
         is_beyond = self.low > most or self.high < least
         return decide(least <= self.low and self.high <= most, f"{self}; needs {needs}", is_beyond)
-
-
-def ratio_of_extremes(a: Row | Estimate, b: Row | Estimate, text: str) -> Estimate:
-    """a / b by their values, between the ratios of their most distant runs."""
-    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low, text)
-
-
-def difference_of_extremes(a: Row | Estimate, b: Row | Estimate, text: str) -> Estimate:
-    """a - b by their values, between the differences of their most distant runs."""
-    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low, text)
-
-
-def every_round_at_least(row: Row | None, text: str, bar: float) -> Check:
-    """Whether a ratio is at least ``bar`` in every round."""
-    if row is None:
-        return Check(UNDECIDED, f"{text} was not measured")
-    return decide(row.low >= bar, f"{text} {row.value:.2f} [{row.low:.2f}, {row.high:.2f}]; needs ≥ {bar:g}")
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float, float]:

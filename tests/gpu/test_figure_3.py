@@ -30,6 +30,6 @@ def test_stopped_and_resumed(tmp_path):
     run(status=124, SCALE="smoke", MINUTES="0.2")
     run(SCALE="smoke", MINUTES="100")
     results = read(out / "results/figure_3/smoke.json")
-    assert results and all(result.rows.select("perplexity") for result in results)
+    assert results and all(result.rows.select("bits") for result in results)
     attempts = [len(path.read_text().splitlines()) for path in out.rglob("attempts.jsonl")]
     assert attempts and sum(attempts) <= len(attempts) + 1  # none was trained twice, and one was resumed

@@ -1,15 +1,12 @@
 """Comparisons of pretrained models: preconditions from both sides, the deciding budget, ratios and trends by hand."""
 
 import math
-from functools import partial
 
 import pytest
 
-from fairseq_linformer.fairseq_log import read_split
 from fairseq_linformer.reproduction.comparison import (
     Compared,
-    ScratchSizes,
-    at_most,
+    Limit,
     bits_by_seed,
     branches,
     check_all_converged,
@@ -27,18 +24,13 @@ from fairseq_linformer.reproduction.comparison import (
 )
 from fairseq_linformer.reproduction.paper.figure_3 import SIZES
 from fairseq_linformer.reproduction.result import Row, Rows
-from fairseq_linformer.reproduction.run import Model, Run, as_authors, build_job, label, train_runs
+from fairseq_linformer.reproduction.run import Model, Run, as_authors
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
-
-from ..forked_worker import quick_workers  # noqa: F401
 
 LEVEL = 8.0
 """Bits of a model without context."""
 ROBERTA, QUARTER, SMALL = Model(64), Model(64, 16), Model(64, 4)
 GOOD, WORSE = [5.0, 5.1, 5.2], [5.5, 5.6, 5.7]
-TINY = ScratchSizes(
-    device="cpu", layers=1, width=16, heads=2, tokens=64, lr=0.1, warmup=1, validate=4, seeds=(1,), budgets=(5, 10)
-)
 
 
 def bits(compared: Compared, values, budget: int | None = None) -> list[Row]:
@@ -66,10 +58,7 @@ def at_budgets(roberta, quarter) -> Rows:
 
 
 def outcome_of(rows: Rows, factor: float = 2.0, models=(QUARTER,), precondition=check_all_learned) -> str:
-    def check(budget):
-        return [at_most(rows, models[0], ROBERTA, budget, factor)]
-
-    return verdict(rows, "x", "x", models, check, precondition=precondition).outcome
+    return verdict(rows, "x", "x", models, [Limit(models[0], ROBERTA, factor)], precondition=precondition).outcome
 
 
 def test_evaluated_if_all_preconditions_hold():
@@ -133,40 +122,38 @@ def test_the_fall_is_interpolated():
 def test_ratio_by_hand():
     """Half a bit, with every seed that both have."""
     rows = at_budgets({100: GOOD}, {100: [*WORSE, 5.9]})
-    found = perplexity_ratio(rows, QUARTER, ROBERTA, 100)
+    found = perplexity_ratio(rows, QUARTER, ROBERTA)
     assert (found.value, found.low, found.high) == pytest.approx((math.sqrt(2),) * 3)
     assert found.text == "n=64, k=16 / n=64, RoBERTa perplexity, 100 updates, 3 seeds"
-    assert perplexity_ratio(rows, QUARTER, ROBERTA, 200) is None
-    assert at_most(rows, SMALL, QUARTER, 100).outcome == UNDECIDED
+    assert Limit(SMALL, QUARTER).check(rows).outcome == UNDECIDED
     assert perplexity_ratio(rows_of({ROBERTA: [5.0], QUARTER: [6.0]}), QUARTER, ROBERTA) is None
 
 
 @pytest.mark.parametrize("factor, outcome", [(1.42, HOLDS), (1.41, FAILS)])
 def test_limits_of_a_ratio(factor, outcome):
     rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE})
-    check = partial(at_most, rows, factor=factor)
-    assert check(QUARTER, ROBERTA).outcome == outcome == outcome_of(rows, factor)
+    assert outcome_of(rows, factor) == outcome
     for pair in ((QUARTER, ROBERTA), (ROBERTA, QUARTER)):  # either way
-        assert check(*pair, least=1 / factor).outcome == outcome
+        assert Limit(*pair, factor, 1 / factor).check(rows).outcome == outcome
 
 
 def test_models_that_differ_in_a_field_are_not_mixed():
     """The authors' start, a local window, another sharing and another n; of runs also the rate, and the origin."""
     others = (as_authors(QUARTER), Model(64, 16, local_window=4), Model(64, 16, "none"), Model(128, 16))
     rows = Rows(row for model in others for row in bits(model, [1.0], 100))
-    assert bits_by_seed(rows, QUARTER, 100) == bits_by_seed(rows, ROBERTA, 100) == {}
-    assert all(bits_by_seed(rows, model, 100) == {1: 1.0} for model in others)
+    assert bits_by_seed(rows, QUARTER) == bits_by_seed(rows, ROBERTA) == {}
+    assert all(bits_by_seed(rows, model) == {1: 1.0} for model in others)
     models = (as_authors(QUARTER), Model(64, 16, start="normal"), Model(64, 16, projection="conv"))
     runs = [Run(model, 1, origin, 5) for model in models for origin in ("grown", "scratch")]
     rows = Rows(row for i, run in enumerate(runs) for row in bits(run, [i]))
     assert [bits_by_seed(rows, run) for run in runs] == [{1: i} for i in range(6)]
-    assert len({label(run.fields) for run in runs}) == 6
+    assert len({run.label for run in runs}) == 6
 
 
 def test_decreasing():
     rows = rows_of({ROBERTA: GOOD, QUARTER: WORSE, SMALL: [7.5] * 3})
-    assert [check.outcome for check in decreasing(rows, [SMALL, QUARTER, ROBERTA])] == [HOLDS, HOLDS]
-    assert [check.outcome for check in decreasing(rows, [SMALL, ROBERTA, QUARTER])] == [HOLDS, FAILS]
+    for models, outcomes in (([SMALL, QUARTER, ROBERTA], [HOLDS, HOLDS]), ([SMALL, ROBERTA, QUARTER], [HOLDS, FAILS])):
+        assert [limit.check(rows).outcome for limit in decreasing(models)] == outcomes
 
 
 def test_decided_at_the_largest_budget_at_which_both_have_learned():
@@ -216,20 +203,3 @@ def test_branches_leave_one_run_at_four_fifths_of_each_budget():
     assert (stable.updates, stable.keep_every, stable.decays) == (19200, 4800, False)
     assert [(run.branches_at, run.updates) for run in runs.values()] == [(4800, 6000), (9600, 12000), (19200, 24000)]
     assert len({run.name for run in (*runs.values(), stable)}) == 4
-
-
-@pytest.mark.slow
-def test_a_branch_continues_with_the_next_batches_and_a_falling_rate(smoke_inputs, tmp_path, quick_workers):  # noqa: F811
-    """A branch to the end of a run at a constant rate sees the batches that the run has seen, at a rate that falls to 0
-    at its budget."""
-    runs = branches(Model(16, 4), 1, TINY)
-    trained = train_runs(list(runs.values()), TINY, tmp_path, smoke_inputs / "text")
-    folder = trained[runs[10]].folder
-    job = build_job(runs[10], trained[runs[10]].initial_checkpoint, TINY, tmp_path, smoke_inputs / "text")
-    assert job.folder == folder and job.cfg.checkpoint.continue_once.endswith("_8.pt")
-    lines = (folder / "logs/train.txt").read_text().splitlines()
-    (last,) = [each for each in read_split(lines, "train") if int(each["train_num_updates"]) == 10]
-    assert float(last["train_lr"]) == 0.0
-    assert any("(epoch" in line and "@ 8 updates" in line for line in lines)
-    for run in runs.values():
-        assert trained[run].bits(smoke_inputs / "text") > 0

@@ -15,7 +15,6 @@ from fairseq_linformer.reproduction.result import (
     Rows,
     claim_runs,
     describe_text,
-    environment,
     find_shards,
     in_words,
     join,
@@ -55,9 +54,11 @@ def test_written_and_read(tmp_path):
     assert read(tmp_path / "cpu.json") == []
 
 
-def test_environment(tmp_path):
-    found = environment(Inputs("the command", tmp_path, started=0.0), "none")
-    assert found.keys() == set(ENVIRONMENT) and found["command"] == "the command" and found["seconds"] > 0
+def test_the_result_of_a_part(tmp_path):
+    found = Inputs("a", "cpu", "the command", tmp_path, started=0.0).result(iter(ROWS), "none", {"k": 1})
+    assert (found.part, found.scale, found.rows, found.configuration) == ("a", "cpu", ROWS, {"k": 1})
+    assert found.environment.keys() == set(ENVIRONMENT) and found.environment["command"] == "the command"
+    assert found.environment["seconds"] > 0
 
 
 def test_a_repeated_measurement_is_its_median():

@@ -195,6 +195,7 @@ def distilled(changed: dict[str, int], long: int = 100):
         yield answer_row([i < long for i in range(200)], "long", task=task, n=512, seed=seed)
 
 
+rule(table_2, "pretraining", (UNMEASURED, distilled({})), scale="encoder")  # a claim of other models
 _, QUARTER, WINDOWED, CONTROL = table_2.encoder_models("encoder")
 for claim, model, holds, fails in (
     ("quarter", QUARTER, 1, -20),
@@ -512,13 +513,16 @@ for claim, is_normal in (("k", False), ("k (normal start)", True)):
 
 
 def documents(task: str, changed: dict[str, float], speed: float = 1.2):
-    """Three seeds and 200 documents; each reader is right on 150 of them and on ``changed`` more, the first ones."""
+    """Three seeds and 200 documents; each reader is right on the first 150 and ``changed`` more. Of the
+    short reviews, which do not count, only the Linformer with W is wrong."""
     n, metric = long_documents.SIZES["encoder"]["n"][task], long_documents.METRICS[task]
-    yield answer_row([True] * 200, "longer", n=1024, seed=1)
+    short = 100 if task == "imdb" else 0
+    yield answer_row([True] * 200 + [False] * 100, "longer", n=1024, seed=1)
     for reader in long_documents.readers_of(task, "encoder"):
         right = 150 + changed.get(reader, 0)
         for seed in (1, 2, 3):
-            yield answer_row([i < right for i in range(200)], metric, reader=reader, n=n, seed=seed)
+            answers = [i < right for i in range(200)] + [reader != long_documents.LINFORMER] * short
+            yield answer_row(answers, metric, reader=reader, n=n, seed=seed)
         yield rounds("time_ratio", speed, model=long_documents.LINFORMER, baseline=reader, task=task, n=n)
 
 

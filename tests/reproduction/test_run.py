@@ -21,8 +21,10 @@ from fairseq_linformer.reproduction.run import (
     build_job,
     compared_run,
     train_runs,
+    write_initial,
 )
 from fairseq_linformer.training.job import compose_config
+from fairseq_linformer.training.run_folder import write_config
 
 from .. import fairseq_commands
 
@@ -97,8 +99,6 @@ def test_options_follow_the_plan(name, text, tmp_path):
             warmup = int(o["lr_scheduler.warmup_updates"])
             assert warmup == (min(scale.warmup, run.updates // 10) if run.parent else scale.warmup) < run.updates
             assert o["++model.encoder_layers"] == str(scale.layers)
-            assert o["++model.encoder_ffn_embed_dim"] == str(4 * int(o["++model.encoder_embed_dim"]))
-            assert int(o["++model.encoder_embed_dim"]) % int(o["++model.encoder_attention_heads"]) == 0
             assert scale.validate <= run.updates  # it has a point of its curve
             assert not run.parent or run.model.n % run.parent.model.n == 0
             assert (o["common.bf16"], o["common.fp16"]) == (str(scale.bf16).lower(), "false")
@@ -122,6 +122,7 @@ def test_model_options():
     assert Model(16).overrides == ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
     options = as_authors(Model(16, 8, "key-value", local_window=2)).options
     assert {("projection_init", "normal"), ("projection_lr_scale", 1.0), ("local_window", 2)} <= {*options.items()}
+    assert Model.graded(16, 8).options["local_window"] == 0  # a conversion has one of 16 unless it is set
 
 
 @pytest.mark.parametrize(
@@ -156,8 +157,10 @@ def test_overrides_at_the_papers_scale(model, seed, overrides):
 
 
 def test_models_at_the_papers_scale():
-    """Each is a configuration that exists, of its n, k and sharing."""
-    for model in figure_3.models_of("paper"):
+    """Each is a configuration that exists; two that change one are of their n, k and sharing."""
+    names = {figure_3.config_name(model) for model in figure_3.models_of("paper")}
+    assert names <= {path.stem for path in (figure_3.PRETRAINING.parent / "run").glob("*.yaml")}
+    for model in (figure_3.PANELS["paper"]["a"][-1], figure_3.PANELS["paper"]["c"][0]):
         cfg = compose_config(str(figure_3.PRETRAINING), [*figure_3.slurm_overrides(model, 1), "task.data=any"])
         assert (cfg.task.tokens_per_sample, cfg.common.seed, cfg.optimization.lr) == (model.n, 1, [0.0005])
         assert cfg.model.get("projected_dim") == model.k and cfg.optimization.max_update == figure_3.PAPER_BUDGET
@@ -165,17 +168,17 @@ def test_models_at_the_papers_scale():
 
 
 def test_what_is_not_trained_is_named(tmp_path):
-    inputs = Inputs("", tmp_path, data=tmp_path, tasks=tmp_path)
+    inputs = Inputs("n=512, k=128, seed 2", "paper", "", tmp_path, data=tmp_path)
     with pytest.raises(ValueError, match=r"n512-k128-headwise,seed=2 is not trained; .*\+run=n512-k128-headwise"):
-        figure_3.run("n=512, k=128, seed 2", "paper", inputs)
+        figure_3.run(inputs)
 
 
 def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "train_runs", lambda runs, *at: {run: run for run in runs})
     monkeypatch.setattr(comparison, "score_rows", lambda run, seed, trained, text: [(run.seed, seed, trained)])
-    monkeypatch.setattr(comparison, "compared_result", lambda part, scale, rows, trained, inputs: rows)
-    inputs = Inputs("", tmp_path, data=tmp_path)
-    rows = comparison.pretrain("a", "cpu", lambda scale, seed: [Run(Model(16), seed, "scratch", scale.base)], inputs)
+    monkeypatch.setattr(comparison, "compared_result", lambda rows, trained, inputs: rows)
+    inputs = Inputs("a", "cpu", "", tmp_path, data=tmp_path)
+    rows = comparison.pretrain(lambda scale, seed: [Run(Model(16), seed, "scratch", scale.base)], inputs)
     assert [row[:2] for row in rows] == [(1, 1), (2, 2), (3, 3)]
 
 
@@ -188,22 +191,17 @@ def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
     assert (first - second, second - first) == ({"common.seed=1"}, {"common.seed=2"})
 
 
-def test_a_conversion_has_the_seed_of_its_run(text, tmp_path, monkeypatch):
+def test_a_conversion_has_the_seed_of_its_run(tmp_path, monkeypatch):
     """E and F of the authors are random."""
-    seeds = []
-    monkeypatch.setattr(run_module, "convert_roberta", lambda checkpoint, model, seed: seeds.append(seed))
     monkeypatch.setattr(run_module, "read_checkpoint", lambda path: {})
-    monkeypatch.setattr(run_module, "write_checkpoint", lambda checkpoint, path: path.touch())
-    monkeypatch.setattr(run_module.local, "train", lambda *arguments, **options: True)
-    for seed in (1, 2):
-        train_runs([compared_run(Model(16, 8), TRUNK_SIZES["smoke"], seed)], TRUNK_SIZES["smoke"], tmp_path, text)
-    assert seeds == [1, 2]
-
-
-def test_the_seed_draws_random_e_and_f(monkeypatch):
     monkeypatch.setattr(run_module, "to_linformer", lambda checkpoint, **options: torch.rand(1).item())
-    first, again, second = (run_module.convert_roberta({}, as_authors(Model(16, 8)), seed) for seed in (1, 1, 2))
-    assert first == again != second
+    monkeypatch.setattr(run_module, "write_checkpoint", lambda checkpoint, path: path.write_text(str(checkpoint)))
+
+    def start(folder, seed):
+        run = compared_run(Model(16, 8), TRUNK_SIZES["smoke"], seed)
+        return write_initial(run, Trained(tmp_path), tmp_path / folder).read_text()
+
+    assert start("first", 1) == start("again", 1) != start("second", 2)
 
 
 def test_a_run_in_the_way_is_named(text, tmp_path):
@@ -216,15 +214,22 @@ def test_a_run_in_the_way_is_named(text, tmp_path):
         train_runs([run], TRUNK_SIZES["smoke"], tmp_path, text)
 
 
+def test_a_finished_run_of_an_earlier_version_is_used(text, tmp_path):
+    run = Run(Model(16, 8), 1, "scratch", 6)
+    job = build_job(run, None, TRUNK_SIZES["smoke"], tmp_path, text)
+    write_config(job)
+    path = job.folder / "config.yaml"
+    former = "layer_norm_eps: 1.0e-05\n  resize_checkpoint: false"
+    path.write_text(path.read_text().replace("layer_norm_eps: null", former))
+    assert "resize_checkpoint" in path.read_text()
+    (job.folder / "done").touch()
+    assert train_runs([run], TRUNK_SIZES["smoke"], tmp_path, text)[run].folder == job.folder
+
+
 def test_curve_of_a_resumed_run(tmp_path):
     """A later attempt's value replaces that of an earlier one."""
     logs = tmp_path / "logs"
     logs.mkdir()
     line = '2026-01-01 00:00:00 | INFO | valid | {{"valid_loss": "{}", "valid_num_updates": "{}"}}\n'
     (logs / "reproduce.txt").write_text(line.format(8, 2) + line.format(7, 4) + line.format(6.55555, 4))
-    assert Trained(tmp_path, Model(16)).curve() == [(2, 8.0), (4, 6.5556)]
-
-
-def test_a_model_without_a_local_window_says_so():
-    """A conversion has a local window of 16 unless it is set."""
-    assert Model.graded(128, 32).options["local_window"] == 0
+    assert Trained(tmp_path).curve() == [(2, 8.0), (4, 6.5556)]

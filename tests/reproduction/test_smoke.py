@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from fairseq_linformer.cli import main
+from fairseq_linformer.fairseq_log import read_split
 from fairseq_linformer.reproduction import load_all
+from fairseq_linformer.reproduction.comparison import branches
 from fairseq_linformer.reproduction.page import draw
+from fairseq_linformer.reproduction.paper import figure_3
 from fairseq_linformer.reproduction.result import read
+from fairseq_linformer.reproduction.run import Model, build_job, train_runs
 from fairseq_linformer.reproduction.verdict import UNMEASURED
 
 from ..forked_worker import quick_workers  # noqa: F401
@@ -21,6 +25,7 @@ from ..forked_worker import quick_workers  # noqa: F401
 pytestmark = pytest.mark.slow
 OPTIONS = {"data": "text", "encoder": "encoder", "source": "train.txt", "tasks": "tasks"}
 RUNS = [
+    ("figure-3", "n=16, k=4, W=1, seed 1"),  # the next two use its runs
     ("table-1", "time"),
     ("table-1", "operations"),
     ("table-2", "imdb: n=16, k=4, W=1, seed 1"),
@@ -32,7 +37,6 @@ RUNS = [
     ("figure-1", "roberta"),
     ("figure-1", "encoder"),
     ("figure-2", "time"),
-    ("figure-3", "n=32, k=8, seed 1"),
     ("converted-encoder", "n=32, k=8, graded, W=4"),
     ("theorem-1", "heads"),
     ("theorem-2", "heads"),
@@ -43,7 +47,7 @@ RUNS = [
     ("distillation", "untrained"),
     ("distillation", "short inputs"),
     ("distillation", "curve n=32, k=8, graded, W=4"),
-    ("initialization", "projections"),
+    ("initialization", "warm start"),
     ("long-documents", "imdb: pieces, seed 1"),
     ("long-documents", "retrieval: nearest piece"),
     ("long-documents", "retrieval: tf-idf"),
@@ -83,6 +87,19 @@ def test_part(name, part, smoke_inputs, runs, tmp_path, quick_workers, capsys):
     assert all(table.markdown() for table in module.tables([result]))
     if hasattr(module, "chart") and (panels := module.chart([result])):
         assert "<svg" in draw(panels)
+
+
+def test_a_branch_continues_with_the_next_batches_and_a_falling_rate(smoke_inputs, runs, quick_workers):
+    """A branch at 8 of 10 updates, by which the learning rate falls to 0."""
+    sizes, text = figure_3.SIZES["smoke"], smoke_inputs / "text"
+    branch = branches(Model(16, 4, local_window=1), 1, sizes)[10]
+    trained = train_runs([branch], sizes, runs / "smoke", text)[branch]
+    job = build_job(branch, trained.initial_checkpoint, sizes, runs / "smoke", text)
+    assert job.folder == trained.folder and job.cfg.checkpoint.continue_once.endswith("_8.pt")
+    lines = (trained.folder / "logs/train.txt").read_text().splitlines()
+    (last,) = [each for each in read_split(lines, "train") if int(each["train_num_updates"]) == 10]
+    assert float(last["train_lr"]) == 0.0
+    assert any("(epoch" in line and "@ 8 updates" in line for line in lines)
 
 
 def test_every_experiment_is_run():

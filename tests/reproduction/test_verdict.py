@@ -3,7 +3,6 @@
 import pytest
 from scipy import stats
 
-from fairseq_linformer.reproduction.result import Row
 from fairseq_linformer.reproduction.verdict import (
     FAILS,
     HOLDS,
@@ -12,9 +11,6 @@ from fairseq_linformer.reproduction.verdict import (
     Check,
     Estimate,
     Verdict,
-    difference_of_extremes,
-    every_round_at_least,
-    ratio_of_extremes,
     student_interval,
     wilson,
 )
@@ -44,12 +40,6 @@ def test_what_decides_comes_first():
     assert undecided.numbers == ["c", "a"]
 
 
-@pytest.mark.parametrize("low, outcome", [(1.5, HOLDS), (1.49, FAILS)])
-def test_every_round(low, outcome):
-    assert every_round_at_least(Row(value=2.0, low=low, high=3.0), "x", 1.5).outcome == outcome
-    assert every_round_at_least(None, "x", 1.5).outcome == UNDECIDED
-
-
 @pytest.mark.parametrize(
     "low, high, at_most, more_than",
     [
@@ -71,13 +61,6 @@ def test_an_interval_against_a_limit(low, high, at_most, more_than):
 )
 def test_an_interval_between_two_limits(low, high, outcome):
     assert Estimate(0.0, low, high, "x").within(-1, 1).outcome == outcome
-
-
-def test_extremes():
-    a, b = Row(value=4.0, low=2.0, high=6.0), Row(value=2.0, low=1.0, high=4.0)
-    assert [getattr(ratio_of_extremes(a, b, "x"), name) for name in ("value", "low", "high")] == [2.0, 0.5, 6.0]
-    difference = difference_of_extremes(a, b, "x")
-    assert (difference.value, difference.low, difference.high) == (2.0, -2.0, 5.0)
 
 
 @pytest.mark.parametrize("values", [(0.0, 0.3), (0.1, -0.2, 0.4, 0.05), (0.0, 0.2) * 6])

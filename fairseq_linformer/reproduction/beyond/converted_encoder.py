@@ -22,7 +22,7 @@ from ...training import local
 from ...training.initial_checkpoint import open_initial_checkpoint
 from ...training.job import TrainingJob, quote
 from ..comparison import (
-    at_most,
+    Limit,
     check_one_learned,
     compared_result,
     curves,
@@ -33,9 +33,9 @@ from ..comparison import (
 )
 from ..encoder import open_encoder, train_head
 from ..page import Panel, Table
-from ..result import Inputs, Parts, Result, Rows, claim_runs, find_shards, join
-from ..run import PRETRAINING, Model, Trained, convert_roberta, label, training_overrides
-from ..verdict import Check, Verdict
+from ..result import Inputs, Parts, Result, claim_runs, find_shards, join
+from ..run import PRETRAINING, Model, Trained, convert_roberta, training_overrides
+from ..verdict import Verdict
 
 TITLE = "Converted encoder"
 SAYS = "converted from an encoder, k = n / 4 is nearly on par at n = 512; E and F help next to a window"
@@ -73,16 +73,16 @@ def models_of(scale: str) -> list[Model]:
 
 def parts_of(scale: str) -> dict[str, Model]:
     """The model of each part."""
-    return {label(model.fields): model for model in models_of(scale)}
+    return {model.label: model for model in models_of(scale)}
 
 
 PARTS: Parts = {scale: dict.fromkeys(parts_of(scale), ("data", "encoder")) for scale in SIZES}
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
+def run(inputs: Inputs) -> Result:
     """Train the head unless it exists, then the model with each seed."""
-    sizes, text, model = SIZES[scale], inputs.text, parts_of(scale)[part]
-    encoder = open_encoder(inputs.encoder, model.n, inputs.runs.absolute() / scale / "figure_3")
+    sizes, text, model = SIZES[inputs.scale], inputs.data, parts_of(inputs.scale)[inputs.part]
+    encoder = open_encoder(inputs.encoder, model.n, inputs.folder / "figure_3")
     folder, shard = encoder.parent, find_shards(text, single=True)[0]
     claim_runs(folder, text)
     head, initial = folder / "head.pt", folder / f"{model.name}-start.pt"
@@ -91,13 +91,13 @@ def run(part: str, scale: str, inputs: Inputs) -> Result:
     checkpoint = read_checkpoint(head)
     if not initial.exists():
         write_checkpoint(checkpoint if model.k is None else convert_roberta(checkpoint, model), initial)
-    rows, runs = Rows(), []
+    rows, runs = [], []
     for seed in sizes["seeds"]:
-        job = build_job(scale, initial, shard, f"{model.name}-seed{seed}", seed)
+        job = build_job(inputs.scale, initial, shard, f"{model.name}-seed{seed}", seed)
         local.train(job)
-        runs.append(Trained(job.folder, model, initial))
+        runs.append(Trained(job.folder, initial))
         rows += score_rows(model, seed, runs[-1], text)
-    return compared_result(part, scale, rows, runs, inputs, {"encoder": checkpoint["provenance"]["imported"]})
+    return compared_result(rows, runs, inputs, {"encoder": checkpoint["provenance"]["imported"]})
 
 
 def build_job(scale: str, checkpoint: Path, shard: Path, name: str, seed: int) -> TrainingJob:
@@ -124,16 +124,12 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     larger = "A larger k has a lower perplexity."
     par = "k = n / 4 is nearly on par with the Transformer."
     more = "Next to a local window, E and F lower the perplexity."
-    claims: list[tuple[str, str, list[Model], list[Check]]] = [
-        ("k", larger, by_k, decreasing(rows, by_k)),
-        ("par", par, [quarter], [at_most(rows, quarter, transformer, factor=NEARLY)]),
-        ("E and F", more, [windowed, control], [at_most(rows, windowed, control)]),
+    claims: list[tuple[str, str, list[Model], list[Limit]]] = [
+        ("k", larger, by_k, decreasing(by_k)),
+        ("par", par, [quarter], [Limit(quarter, transformer, NEARLY)]),
+        ("E and F", more, [windowed, control], [Limit(windowed, control)]),
     ]
-
-    def compare(name: str, claim: str, models: list[Model], checks: list[Check]) -> Verdict:
-        return verdict(rows, name, claim, models, lambda budget: checks, precondition=check_one_learned)
-
-    return [compare(*claim) for claim in claims]
+    return [verdict(rows, *claim, precondition=check_one_learned) for claim in claims]
 
 
 def tables(results: Sequence[Result]) -> list[Table]:

@@ -25,14 +25,14 @@ from ...training.explained_variance import explained_variance
 from ...training.linearize import RUN
 from ..encoder import distill, open_encoder
 from ..page import Table, pivot
-from ..result import Inputs, Parts, Result, Row, Rows, describe_text, environment, find_shards, join, significant
-from ..run import GRADED, STAGGERED, Model, Trained, convert_roberta, label, training_environment
+from ..result import Inputs, Parts, Result, Row, Rows, describe_text, find_shards, join, significant
+from ..run import GRADED, STAGGERED, Model, Trained, convert_roberta, label, trained_result
 from ..verdict import UNDECIDED, Check, Verdict, decide
 from .local_window import WIDEST, linformers
 
 TITLE = "Distillation"
 SAYS = "k = n / 4 with a local window keeps most of an encoder, distilled 90 % of its variance"
-METRIC, CURVE_METRIC = "surviving_variance", "surviving_variance_curve"
+FOLDER, METRIC, CURVE_METRIC = "distillation", "surviving_variance", "surviving_variance_curve"
 MIN_SHARE, MAX_LOSS, KEEPS = 0.8, 0.06, 0.9
 _CURVE = tuple(Model.graded(128, 128 // divisor, local_window=w) for w in (4, 0) for divisor in (4, 2, 8))
 SIZES: dict[str, dict[str, Any]] = {
@@ -67,16 +67,15 @@ UNTRAINED, SHORT, CURVE = "untrained", "short inputs", "curve "
 
 def curves_of(scale: str) -> dict[str, Model]:
     """The distilled Linformer of each part."""
-    return {CURVE + label(model.fields): model for model in SIZES[scale]["distilled"]}
+    return {CURVE + model.label: model for model in SIZES[scale]["distilled"]}
 
 
 PARTS: Parts = {scale: dict.fromkeys((UNTRAINED, SHORT, *curves_of(scale)), ("data", "encoder")) for scale in SIZES}
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    if model := curves_of(scale).get(part):
-        return run_distilled(part, model, scale, inputs)
-    return run_converted(part, scale, inputs)
+def run(inputs: Inputs) -> Result:
+    model = curves_of(inputs.scale).get(inputs.part)
+    return run_distilled(model, inputs) if model else run_converted(inputs)
 
 
 def conversions(part: str, sizes: dict[str, Any]) -> list[tuple[Model, tuple[int, ...]]]:
@@ -91,11 +90,11 @@ def conversions(part: str, sizes: dict[str, Any]) -> list[tuple[Model, tuple[int
     return [(replace(model, start=STAGGERED), (n,)) for n in sizes["lengths"] for model in linformers(n)]
 
 
-def run_converted(part: str, scale: str, inputs: Inputs) -> Result:
+def run_converted(inputs: Inputs) -> Result:
     """The share of the variance of the last layer that untrained Linformers keep."""
-    sizes, rows = SIZES[scale], Rows()
-    shard, models = find_shards(inputs.text)[0], conversions(part, sizes)
-    encoder = open_encoder(inputs.encoder, max(model.n for model, _ in models), folder_of(scale, inputs))
+    sizes, rows = SIZES[inputs.scale], []
+    shard, models = find_shards(inputs.data)[0], conversions(inputs.part, sizes)
+    encoder = open_encoder(inputs.encoder, max(model.n for model, _ in models), inputs.folder / FOLDER)
     checkpoint = read_checkpoint(encoder)
     with TemporaryDirectory() as folder:
         student = Path(folder, "student.pt")
@@ -106,11 +105,7 @@ def run_converted(part: str, scale: str, inputs: Inputs) -> Result:
                 rows.append(share_row(shares[-1], model, length))
             student.unlink()
     configuration = {"encoder": checkpoint["provenance"]["imported"], "tokens": sizes["tokens"]}
-    return Result(part, scale, rows, environment(inputs, describe_text(inputs.text)), configuration)
-
-
-def folder_of(scale: str, inputs: Inputs) -> Path:
-    return inputs.runs.absolute() / scale / "distillation"
+    return inputs.result(rows, describe_text(inputs.data), configuration)
 
 
 def share_row(share: float, model: Model, tokens: int) -> Row:
@@ -118,9 +113,9 @@ def share_row(share: float, model: Model, tokens: int) -> Row:
     return Row(metric=METRIC, value=significant(share), unit="share of variance", **model.fields, tokens=tokens)
 
 
-def run_distilled(part: str, model: Model, scale: str, inputs: Inputs) -> Result:
+def run_distilled(model: Model, inputs: Inputs) -> Result:
     """The shares along a distillation, after none, a quarter, half and all of the updates."""
-    sizes = SIZES[scale]
+    sizes = SIZES[inputs.scale]
     updates, per_update = sizes["updates"], sizes["per_update"]
     training = {
         "max_update": updates,
@@ -129,18 +124,17 @@ def run_distilled(part: str, model: Model, scale: str, inputs: Inputs) -> Result
         "amp": sizes["amp"],
         "measure_at": (updates // 4, updates // 2),
     }
-    encoder = open_encoder(inputs.encoder, model.n, folder_of(scale, inputs))
-    out, report = distill(model, training, inputs.text, encoder)
+    encoder = open_encoder(inputs.encoder, model.n, inputs.folder / FOLDER)
+    out, report = distill(model, training, inputs.data, encoder)
     shares = {0: report["variance_before"]}
     shares |= {int(update) * per_update: each for update, each in report["variance_at"].items()}
     shares[report["tokens_at_most"]] = report["variance_after"]
     points = [(tokens, significant(each[-1])) for tokens, each in shares.items()]
     curve = Row(metric=CURVE_METRIC, **model.fields, points=points)
-    rows = Rows([share_row(report["variance_after"][-1], model, model.n), curve])
+    rows = [share_row(report["variance_after"][-1], model, model.n), curve]
     imported = read_checkpoint(encoder)["provenance"]["imported"]
     configuration = {"model": asdict(model), "distillation": training, "encoder": imported}
-    circumstances = training_environment([Trained(out / RUN, model)], inputs)
-    return Result(part, scale, rows, circumstances, configuration)
+    return trained_result(rows, [Trained(out / RUN)], inputs, configuration)
 
 
 # Verdicts
@@ -154,11 +148,6 @@ CLAIMS = {
 }
 
 
-def rows_of(results: Sequence[Result], part: str) -> Rows:
-    """The rows of all parts that begin with this word."""
-    return join(result for result in results if result.part.startswith(part))
-
-
 def labeled(rows: Rows) -> Rows:
     """The rows with their models in words, for tables."""
     return Rows(Row(row, model=label(row)) for row in rows)
@@ -166,7 +155,7 @@ def labeled(rows: Rows) -> Rows:
 
 def keeps(rows: Rows, model: Model, tokens: int, least: float) -> Check:
     """A model keeps at least this share of the variance on inputs of so many tokens."""
-    name = label(model.fields)
+    name = model.label
     if not (row := rows.find(METRIC, **model.fields, tokens=tokens)):
         return Check(UNDECIDED, f"{name} is not measured")
     return decide(row.value >= least, f"{tokens} tokens: {name} keeps {row.value:.4f}; needs ≥ {least:.4g}")
@@ -175,7 +164,7 @@ def keeps(rows: Rows, model: Model, tokens: int, least: float) -> Check:
 def keeps_more(rows: Rows, model: Model, other: Model, tokens: int, loss: float = 0.0) -> Check:
     """A model keeps more than another one, or at most ``loss`` less."""
     ours, theirs = (rows.find(METRIC, **each.fields, tokens=tokens) for each in (model, other))
-    names = label(model.fields), label(other.fields)
+    names = model.label, other.label
     if not ours or not theirs:
         return Check(UNDECIDED, f"{' or '.join(names)} is not measured")
     if loss:
@@ -186,7 +175,7 @@ def keeps_more(rows: Rows, model: Model, other: Model, tokens: int, loss: float 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     sizes = SIZES[results[0].scale if results else "encoder"]
-    untrained, short, curve = (rows_of(results, part) for part in (UNTRAINED, SHORT, CURVE))
+    untrained, short, curve = (join(results, part) for part in (UNTRAINED, SHORT, CURVE))
     distilled = [model for model in sizes["distilled"] if curve and model.local_window]
     checks = {
         "near": [
@@ -222,7 +211,7 @@ def graded_checks(rows: Rows, sizes: dict[str, Any]) -> list[Check]:
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    untrained, short, curve = (labeled(rows_of(results, part)) for part in (UNTRAINED, SHORT, CURVE))
+    untrained, short, curve = (labeled(join(results, part)) for part in (UNTRAINED, SHORT, CURVE))
     found = pivot("Untrained, share of the variance", untrained, "model", "metric", decimals)
     found += pivot("Short inputs, by tokens", short, "tokens", "model", decimals)
     if curves := curve.select(CURVE_METRIC):

@@ -16,12 +16,12 @@ initialization. In the tables a model ends with its origin: "converted" from a R
 training from scratch.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..comparison import at_most, check_all_converged, check_one_learned, perplexity_table, pretrain, verdict
+from ..comparison import Limit, check_all_converged, check_one_learned, perplexity_table, pretrain, verdict
 from ..page import Table
-from ..result import Inputs, Parts, Result, Rows, join
+from ..result import Inputs, Parts, Result, join
 from ..run import STAGGERED, TRUNK_SIZES, Model, Run, TrunkSizes, as_authors, compared_run, trunk
 from ..verdict import Verdict
 
@@ -81,11 +81,8 @@ COMPARED: Mapping[str, Callable[[TrunkSizes, int], dict[str, Run]]] = {
 PARTS: Parts = {scale: dict.fromkeys(COMPARED, ("data",)) for scale in ("smoke", "cpu")}
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    def build(sizes: TrunkSizes, seed: int) -> Iterable[Run]:
-        return COMPARED[part](sizes, seed).values()
-
-    return pretrain(part, scale, build, inputs)
+def run(inputs: Inputs) -> Result:
+    return pretrain(lambda sizes, seed: COMPARED[inputs.part](sizes, seed).values(), inputs)
 
 
 CLAIMS: Mapping[str, str] = {
@@ -104,21 +101,14 @@ AT_MOST = {
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    scale = results[0].scale if results else "cpu"
-    return [
-        part_verdict(part, claim, scale, join(result for result in results if result.part == part))
-        for part, claim in CLAIMS.items()
-    ]
-
-
-def part_verdict(part: str, claim: str, scale: str, rows: Rows) -> Verdict:
-    """The verdict of the claim of a part."""
-    runs = COMPARED[part](TRUNK_SIZES[scale], 1)
-    best, others = AT_MOST[part]
-    compared = [runs[name] for name in (best, *others)]
-    checks = [at_most(rows, compared[0], other) for other in compared[1:]]
-    precondition = check_all_converged if part == "projections" else check_one_learned
-    return verdict(rows, part, claim, compared, lambda budget: checks, [runs["roberta"]], precondition)
+    sizes, found = TRUNK_SIZES[results[0].scale if results else "cpu"], []
+    for part, claim in CLAIMS.items():
+        runs, (best, others) = COMPARED[part](sizes, 1), AT_MOST[part]
+        compared = [runs[name] for name in (best, *others)]
+        limits = [Limit(compared[0], other) for other in compared[1:]]
+        precondition = check_all_converged if part == "projections" else check_one_learned
+        found.append(verdict(join(results, part), part, claim, compared, limits, [runs["roberta"]], precondition))
+    return found
 
 
 def tables(results: Sequence[Result]) -> list[Table]:

@@ -31,12 +31,12 @@ from ...evaluation.predict import Throughput, predict
 from .. import document_models
 from ..benchmarks import ratio_rows
 from ..document_models import MINILM, SMOKE, Reader, time_readers
-from ..finetuned import result_of, task_folder
+from ..finetuned import finetune_once, result_of, task_folder
 from ..page import Table, pivot
 from ..paper import table_2
-from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, join, repeated
-from ..run import Model, label
-from ..verdict import MIN_SEEDS, UNDECIDED, Check, Verdict, decide, every_round_at_least
+from ..result import Inputs, Parts, Result, Row, Rows, in_words, join, repeated
+from ..run import Model
+from ..verdict import MIN_SEEDS, UNDECIDED, Check, Verdict, decide
 
 TITLE = "int8"
 SAYS = "half a point of accuracy by the median, a quarter of the size, 1.5 times as fast; earlier graphs"
@@ -61,14 +61,14 @@ MODELS = {scale: sizes["models"][2] for scale, sizes in table_2.ENCODER_SIZES.it
 """Those of Table 2 with k = n / 4 and a local window."""
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
+def run(inputs: Inputs) -> Result:
     import onnxscript  # noqa: F401  without it, fail before any work
 
-    return run_speed(scale, inputs) if part == "speed" else run_accuracy(part, scale, inputs)
+    return run_speed(inputs) if inputs.part == "speed" else run_accuracy(inputs)
 
 
-def run_speed(scale: str, inputs: Inputs) -> Result:
-    sizes, rows = SIZES[scale], Rows()
+def run_speed(inputs: Inputs) -> Result:
+    sizes, rows = SIZES[inputs.scale], Rows()
     ends = ("", document_models.ONNX, document_models.INT8)
     with num_threads(sizes["threads"]), TemporaryDirectory() as folder:
         for n in sizes["lengths"]:
@@ -77,18 +77,16 @@ def run_speed(scale: str, inputs: Inputs) -> Result:
                 reader = Reader(Model.graded(n, min(sizes["k"], n), "layerwise", window))
                 compared |= {name + end: reader for end in ends}
             _, seconds = time_readers(compared, n, sizes["rounds"], sizes, False, Path(folder))
-            for int8, other in PAIRS:
-                rows += ratio_rows(seconds, [int8], [other], n=n)
-    return Result("speed", scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})
+            rows += ratio_rows(seconds, PAIRS, n=n)
+    return inputs.result(rows, "random tokens", {"sizes": sizes})
 
 
-def run_accuracy(task: str, scale: str, inputs: Inputs) -> Result:
+def run_accuracy(inputs: Inputs) -> Result:
     """Export the finetuned models of Table 2, which are trained unless they exist."""
-    model = MODELS[scale]
-    jobs = [table_2.encoder_job(task, model, seed, scale, inputs) for seed in table_2.ENCODER_SIZES[scale]["seeds"]]
-    checkpoints, results = zip(*map(table_2.finetune_once, jobs))
+    task, model, seeds = inputs.part, MODELS[inputs.scale], table_2.ENCODER_SIZES[inputs.scale]["seeds"]
+    checkpoints, results = zip(*(finetune_once(table_2.distilled_job(task, model, seed, inputs)) for seed in seeds))
     found = [measure_exports(checkpoint, task_folder(task, model.n, inputs)) for checkpoint in checkpoints]
-    result = result_of(task, scale, task, label(model.fields), results, inputs, {"model": model.fields})
+    result = result_of(task, model.label, results, inputs, model=model.fields)
     at = {"task": task, "n": model.n, "k": model.k}
     rows = [
         Row(metric=metric, model=name, unit=unit, **repeated([each[metric, name, unit] for each in found]), **at)
@@ -136,16 +134,11 @@ CLAIMS = (
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     exports = {result.part: result.rows for result in results if result.part != "speed"}
-    rows = join(result for result in results if result.part == "speed")
-    speed = [
-        every_round_at_least(
-            rows.find("time_ratio", model=int8, baseline=other, n=LIMIT_N),
-            f"n = {LIMIT_N}: {int8} over {other}",
-            MIN_RATIO,
-        )
-        for int8, other in PAIRS
-        if rows
-    ]
+    rows = join(results, "speed")
+    speed = []
+    for row in rows.select("time_ratio", n=LIMIT_N):
+        text = f"n = {LIMIT_N}: {row.model} over {row.baseline} {row.value:.2f} [{row.low:.2f}, {row.high:.2f}]"
+        speed.append(decide(row.low >= MIN_RATIO, f"{text}; needs ≥ {MIN_RATIO:g}"))
     faster = "An int8 Linformer classifies at least one and a half times as fast as in single precision."
     found = [Verdict(name, claim, limit_checks(exports, metric, limit)) for name, claim, metric, limit in CLAIMS]
     return [*found, Verdict("speed", faster, speed)]
@@ -173,8 +166,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
         if result.part != "speed" and row.metric != "rows"
     )
     speed = Rows(
-        Row(row, models=f"{row.model} over {row.baseline}")
-        for row in join(result for result in results if result.part == "speed").select("time_ratio")
+        Row(row, models=f"{row.model} over {row.baseline}") for row in join(results, "speed").select("time_ratio")
     )
     title = "Accuracy in percent, points lost, largest difference of a logit, and size over that of single precision"
     times = "Times as fast, median [extremes of the rounds]"

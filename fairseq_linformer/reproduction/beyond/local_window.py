@@ -19,7 +19,7 @@ from functools import partial
 from ...benchmark.measure import Setup, inference, training
 from ...benchmark.rows import Case
 from ..benchmarks import CPU, SMOKE, run_benchmark
-from ..comparison import at_most, check_one_learned, log_ratios, perplexity_table, pretrain, verdict
+from ..comparison import Limit, check_one_learned, log_ratios, perplexity_table, pretrain, verdict
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, in_words, join
 from ..run import TRUNK_SIZES, Model, Run, TrunkSizes, compared_run
@@ -50,10 +50,8 @@ BATCH = 4
 """Sentences of a step."""
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    if part == QUALITY:
-        return pretrain(part, scale, compared_runs, inputs)
-    return run_cost(part, scale, inputs)
+def run(inputs: Inputs) -> Result:
+    return pretrain(compared_runs, inputs) if inputs.part == QUALITY else run_cost(inputs)
 
 
 def compared_runs(sizes: TrunkSizes, seed: int) -> list[Run]:
@@ -68,17 +66,17 @@ def linformers(n: int, divisors: Sequence[int] = K_DIVISORS) -> list[Model]:
     return [Model(n, k, local_window=window) for k in ks for window in windows]
 
 
-def run_cost(part: str, scale: str, inputs: Inputs) -> Result:
+def run_cost(inputs: Inputs) -> Result:
     """Steps of the base model, or inference of two of its layers at a fixed number of tokens."""
-    phase, k = part.split(", k = ")
-    lengths, setup, layers = SIZES[scale]
+    phase, k = inputs.part.split(", k = ")
+    lengths, setup, layers = SIZES[inputs.scale]
     if phase == "step":
         lengths = lengths[:1]
         timed = partial(training, tokens=BATCH * lengths[0], setup=replace(setup, layers=layers))
     else:
         timed = partial(inference, tokens=lengths[-1], setup=replace(setup, vocabulary=1000))
     cases = [Case("linformer", n, int(k), window) for n in lengths for window in LOCAL_WINDOWS]
-    result = run_benchmark(part, scale, "local_window", [partial(timed, cases=cases)], inputs)
+    result = run_benchmark("local_window", [partial(timed, cases=cases)], inputs)
     metrics, phase = {metric for metric, _ in MAX_COST} | {"relative_time"}, phase.replace("step", "training step")
     result.rows = Rows(cost_row(row, phase) for row in result.rows if row.metric in metrics)
     return result
@@ -92,14 +90,14 @@ def cost_row(row: Row, phase: str) -> Row:
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    rows = join(result for result in results if result.part == QUALITY)
+    rows = join(results, QUALITY)
     roberta, *runs = compared_runs(TRUNK_SIZES[results[0].scale if results else "cpu"], seed=1)
     windowed = [run for run in runs if run.model.local_window == WIDEST]  # k = 1 first
     helps = "At equal updates, next to a local window, E and F still lower the perplexity."
-    lower = [at_most(rows, run, windowed[0]) for run in windowed[1:]]
+    lower = [Limit(run, windowed[0]) for run in windowed[1:]]
     cost = "A local window of 16 adds little time and memory, and keeps both linear in n."
     return [
-        verdict(rows, "E and F", helps, windowed, lambda budget: lower, [roberta], check_one_learned),
+        verdict(rows, "E and F", helps, windowed, lower, [roberta], check_one_learned),
         Verdict("cost", cost, cost_checks(join(results))),
     ]
 
@@ -126,7 +124,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
         )
     heads = ["phase", "k", "W", "n", "quantity", "over", "median [extremes]"]
     found = [Table("Time and memory", heads, cells)] if cells else []
-    if rows := join(result for result in results if result.part == QUALITY):
+    if rows := join(results, QUALITY):
         runs = compared_runs(TRUNK_SIZES[results[0].scale], seed=1)
         found.insert(0, perplexity_table(rows, "Final validation perplexity", runs, runs[0]))
     return found
@@ -134,7 +132,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
 
 def chart(results: Sequence[Result]) -> list[Panel]:
     """Perplexity relative to RoBERTa's over k: a line per W."""
-    rows = join(result for result in results if result.part == QUALITY)
+    rows = join(results, QUALITY)
     roberta, *runs = compared_runs(TRUNK_SIZES[results[0].scale], seed=1)
     lines = {}
     for window in dict.fromkeys(run.model.local_window for run in runs) if rows else ():

@@ -35,21 +35,17 @@ from typing import Any
 
 from ...benchmark.timing import num_threads
 from ...checkpoints.files import read_checkpoint
-from ...checkpoints.identify import identify
 from ...checkpoints.models import build_model, open_checkpoint
 from ...data.manifest import describe_source
 from ...data.sources import locate_source, parse_source
-from ...data.tasks import TASKS
 from ...data.tokenizer import load_tokenizer
 from ...data.tokenizer_files import DICTIONARY, find_tokenizer_files
 from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
 from ...evaluation.predict import Throughput, predict
-from ...machine import merge_provenance
-from ...training.finetune import FinetuningJob, finetune
-from ...training.recipe import Recipe
 from ..benchmarks import ratio_rows
 from ..document_models import (
     ENDS,
+    HEAD,
     INT8,
     MINILM,
     PIECES,
@@ -61,10 +57,10 @@ from ..document_models import (
     write_reader,
 )
 from ..encoder import open_encoder
-from ..finetuned import task_folder
+from ..finetuned import encoder_job, finetune_once, finetuned_result, task_folder
 from ..page import Panel, Table, pivot
 from ..paired import answer_row, answers_of, difference, unpack
-from ..result import Inputs, Parts, Result, Row, Rows, environment, join, repeated
+from ..result import Inputs, Parts, Result, Row, Rows, join, repeated
 from ..retrieval import PLACES, choose_candidates, find_by_reader, find_by_words
 from ..verdict import FAILS, HOLDS, UNDECIDED, Check, Estimate, Verdict
 
@@ -119,9 +115,8 @@ NOT_CLASSIFIED = ("nearest piece", "half pieces")
 @cache
 def readers_of(task: str, scale: str) -> dict[str, Reader]:
     """The readers of a task by name."""
-    sizes = SIZES[scale]
     left_out = NOT_CLASSIFIED if task == "imdb" else NOT_EMBEDDED
-    every = readers(sizes["n"][task], sizes["piece"], sizes["k"], sizes["window"], sizes["keep_layers"])
+    every = readers(SIZES[scale]["n"][task], SIZES[scale])
     return {name: reader for name, reader in every.items() if name not in left_out}
 
 
@@ -139,52 +134,34 @@ def _parts(scale: str) -> dict[str, tuple[str, ...]]:
 PARTS: Parts = {scale: _parts(scale) for scale in SIZES}
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    task, _, name = part.partition(": ")
+def run(inputs: Inputs) -> Result:
+    task, _, name = inputs.part.partition(": ")
     if task == "speed":
-        return measure_speed(part, int(name.removeprefix("n = ").replace(",", "")), scale, inputs)
-    encoder = open_encoder(inputs.encoder, SIZES[scale]["piece"], inputs.runs.absolute() / scale / "long_documents")
+        return measure_speed(int(name.removeprefix("n = ").replace(",", "")), inputs)
+    encoder = open_encoder(inputs.encoder, SIZES[inputs.scale]["piece"], inputs.folder / "long_documents")
     if task == "retrieval":
-        return measure_retrieval(part, name, scale, inputs, encoder)
+        return measure_retrieval(name, encoder, inputs)
     name, _, seed = name.rpartition(", seed ")
-    return measure_imdb(part, name, int(seed), scale, inputs, encoder)
+    return measure_imdb(name, int(seed), encoder, inputs)
 
 
 # IMDB
 
 
-def measure_imdb(part: str, name: str, seed: int, scale: str, inputs: Inputs, encoder: Path) -> Result:
+def measure_imdb(name: str, seed: int, encoder: Path, inputs: Inputs) -> Result:
     """Finetune a reader, and classify the rows of ``imdb-whole``, which are not truncated."""
-    sizes, reader = SIZES[scale], readers_of("imdb", scale)[name]
-    is_cut = reader.reading == PIECES
-    trained = replace(reader, reading=readers_of("imdb", scale)[FIRST].reading) if is_cut else reader
-    assert inputs.tasks is not None  # the command requires --tasks
+    sizes, reader = SIZES[inputs.scale], readers_of("imdb", inputs.scale)[name]
+    trained = replace(reader, reading=HEAD) if reader.reading == PIECES else reader
     data = inputs.tasks / "imdb-ends" if reader.reading == ENDS else task_folder("imdb", reader.model.n, inputs)
-    lr, batch_size = sizes["finetuning"]
-    job = FinetuningJob(
-        TASKS["imdb"],
-        identify(write_reader(trained, encoder, encoder.parent)),
-        [Recipe(lr, batch_size, 1, seed)],
-        f"finetuned/imdb-{trained.name}-{trained.reading}-seed{seed}",
-        str(data),
-        str(encoder.parent),
-        overrides=(
-            f"common.amp={str(sizes['amp']).lower()}",
-            "dataset.num_workers=0",
-            "optimizer._name=fused_adam",
-            "model.dropout=0.0",  # a single epoch needs none, and without it a CPU is several times faster
-            "model.attention_dropout=0.0",
-        ),
-    )
-    (found,) = finetune(job)
-    checkpoint = Path(job.runs, job.name, found["checkpoint"])
+    start, folder = write_reader(trained, encoder, encoder.parent), f"imdb-{trained.name}-{trained.reading}-seed{seed}"
+    job = encoder_job("imdb", start, sizes["finetuning"], seed, folder, data, encoder.parent, sizes["amp"])
+    checkpoint, found = finetune_once(job)
     classifier = FairseqClassifier(checkpoint, dictionary=data / "input0" / DICTIONARY)
     answers, is_long = classify(classifier, reader, inputs.tasks / "imdb-whole", sizes["piece"])
-    measured = Rows([answer_row(answers, "accuracy", reader=name, n=sizes["n"]["imdb"], seed=seed)])
+    measured = [answer_row(answers, "accuracy", reader=name, n=sizes["n"]["imdb"], seed=seed)]
     if name == FIRST:  # equal for all
         measured.append(answer_row(is_long, "longer", n=sizes["n"]["imdb"], seed=seed))
-    circumstances = environment(inputs, found["data"], seconds=found["seconds"], **merge_provenance([found]))
-    return Result(part, scale, measured, circumstances, {"recipe": found["recipe"], "model": found["model"]})
+    return finetuned_result(measured, [found], found["data"], inputs, recipe=found["recipe"], model=found["model"])
 
 
 def classify(classifier: FairseqClassifier, reader: Reader, data: Path, piece: int) -> tuple[list[bool], list[bool]]:
@@ -201,19 +178,17 @@ def classify(classifier: FairseqClassifier, reader: Reader, data: Path, piece: i
 # Retrieval
 
 
-def measure_retrieval(part: str, name: str, scale: str, inputs: Inputs, encoder: Path) -> Result:
+def measure_retrieval(name: str, encoder: Path, inputs: Inputs) -> Result:
     """Find every article by its query."""
-    sizes, n = SIZES[scale], SIZES[scale]["n"]["retrieval"]
+    sizes, n = SIZES[inputs.scale], SIZES[inputs.scale]["n"]["retrieval"]
     files = find_tokenizer_files(encoder.parent)
-    assert (
-        files is not None and inputs.source is not None
-    )  # ``open_encoder`` writes them; the command requires --source
+    assert files is not None  # ``open_encoder`` writes them
     tokenizer = load_tokenizer(files, encoder.parent / DICTIONARY)
     candidates = choose_candidates(inputs.source, tokenizer, sizes["candidates"], n, sizes["piece"], sizes["words"])
     if name == WORDS:
         ranks = find_by_words(candidates)
     else:
-        reader = readers_of("retrieval", scale)[name]
+        reader = readers_of("retrieval", inputs.scale)[name]
         model = build_model(open_checkpoint(write_reader(reader, encoder, encoder.parent))).eval()
         ranks = find_by_reader(model, reader, candidates)
     rows = Rows(answer_row(ranks < at, f"hit@{at}", reader=name, n=n) for at in (1, 10))
@@ -221,17 +196,17 @@ def measure_retrieval(part: str, name: str, scale: str, inputs: Inputs, encoder:
     described = [describe_source(locate_source(parse_source(source)))["files"] for source in inputs.source]
     data = ", ".join(f"{Path(file['path']).name} {file['sha256'][:12]}" for files in described for file in files)
     configuration = {"encoder": read_checkpoint(encoder)["provenance"]["imported"]}
-    return Result(part, scale, rows, environment(inputs, data), configuration)
+    return inputs.result(rows, data, configuration)
 
 
 # Speed
 
 
-def measure_speed(part: str, n: int, scale: str, inputs: Inputs) -> Result:
+def measure_speed(n: int, inputs: Inputs) -> Result:
     """Documents per second of every reader, as classifiers and as embedding models."""
-    sizes, rows = SIZES[scale], Rows()
-    every = readers(n, sizes["piece"], sizes["k"], sizes["window"], sizes["keep_layers"])
-    timed = {name: every[name] for name in every if name not in (*NOT_EMBEDDED, *NOT_CLASSIFIED)}
+    sizes, rows = SIZES[inputs.scale], Rows()
+    left_out = (*NOT_EMBEDDED, *NOT_CLASSIFIED)
+    timed = {name: reader for name, reader in readers(n, sizes).items() if name not in left_out}
     timed |= {name + INT8: timed[name] for name in ("Linformer", LINFORMER)}
     with num_threads(sizes["threads"]), TemporaryDirectory() as folder:
         for task in METRICS:
@@ -241,9 +216,9 @@ def measure_speed(part: str, n: int, scale: str, inputs: Inputs) -> Result:
             for name, times in seconds.items():
                 rates = repeated([documents / each for each in times])
                 rows.append(Row(metric="rate", unit="documents per second", task=task, reader=name, n=n, **rates))
-            others = [name for name in seconds if name != LINFORMER]
-            rows += [Row(row, task=task) for row in ratio_rows(seconds, [LINFORMER], others, n=n)]
-    return Result(part, scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})
+            pairs = [(LINFORMER, name) for name in seconds if name != LINFORMER]
+            rows += ratio_rows(seconds, pairs, task=task, n=n)
+    return inputs.result(rows, "random tokens", {"sizes": sizes})
 
 
 # Verdicts

@@ -28,7 +28,7 @@ from ...benchmark.measure import measure_once
 from ...config import LinformerConfig
 from ...modules import LinformerEncoder
 from ..page import Table
-from ..result import Inputs, Parts, Result, Row, Rows, environment, mean_in_words, significant
+from ..result import Inputs, Parts, Result, Row, Rows, mean_in_words, significant
 from ..run import Model, label
 from ..verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval, wilson
 
@@ -83,13 +83,13 @@ def models_of(sizes: dict[str, Any]) -> list[Model]:
     return list(dict.fromkeys(model for line in lines for model in line))
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
+def run(inputs: Inputs) -> Result:
     """A rerun resumes: models that are in RUNS/SCALE/recall.json are not trained again."""
-    sizes, path, rows = SIZES[scale], inputs.runs / scale / "recall.json", Rows()
+    sizes, path, rows = SIZES[inputs.scale], inputs.folder / "recall.json", Rows()
     for seed in sizes["seeds"]:
         for model in models_of(sizes):
             rows += measure_once(path, partial(measure, cases=[model], seed=seed, sizes=sizes))
-    return Result(part, scale, rows, environment(inputs, "none: random sequences of a seed"), sizes)
+    return inputs.result(rows, "none: random sequences of a seed", sizes)
 
 
 def measure(cases: Sequence[Model], seed: int, sizes: dict[str, Any]) -> list[Row]:
@@ -153,7 +153,7 @@ def increase_checks(rows: Rows, sizes: dict[str, Any], start: str | None) -> lis
 def mean_difference(rows: Rows, after: Model, before: Model) -> Estimate:
     """Mean over seeds of the difference in accuracy, with Student's 95 % interval."""
     a, b = (rows.select("accuracy", **model.fields) for model in (after, before))
-    text = f"accuracy of {label(after.fields)} minus that of {label(before.fields)}"
+    text = f"accuracy of {after.label} minus that of {before.label}"
     return Estimate(*student_interval([x.value - y.value for x, y in zip(a, b, strict=True)]), text)
 
 

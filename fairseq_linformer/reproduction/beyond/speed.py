@@ -46,15 +46,16 @@ PEERS = {"lucidrains": "linformer", "linformer-pytorch": "linformer_pytorch"}
 """Packages of PyPI, compared if they are installed."""
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    with nullcontext() if scale == "gpu" else num_threads(THREADS):
-        timed, data = measurements(part, scale, inputs), "random tokens"
-        if part == "finetuning":
+def run(inputs: Inputs) -> Result:
+    with nullcontext() if inputs.scale == "gpu" else num_threads(THREADS):
+        timed, data = measurements(inputs), "random tokens"
+        if inputs.part == "finetuning":
             data = f"sst-2: {describe_data(task_folder('sst-2', POSITIONS, inputs))}"
-        return run_benchmark(part, scale, "speed", timed, inputs, data)
+        return run_benchmark("speed", timed, inputs, data)
 
 
-def measurements(part: str, scale: str, inputs: Inputs) -> list[partial]:
+def measurements(inputs: Inputs) -> list[partial]:
+    part, scale = inputs.part, inputs.scale
     if scale == "smoke":
         models = "linformer", "transformer-sdpa"
         pretraining = list_measurements("training", SMOKE, models, [32], [16], 64)

@@ -15,6 +15,7 @@ one; not enough evidence with fewer than 6 layers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -28,8 +29,8 @@ from ...analysis.spectrum import Spectrum, measure_spectrum
 from ...data.manifest import describe_source
 from ...models.datasets import open_dataset
 from ..page import Panel, Table
-from ..result import Inputs, Parts, Result, Row, Rows, environment, find_shards, join, mean_in_words, significant
-from ..run import TRUNK_SIZES, Model, compared_run, train_runs, training_environment
+from ..result import Inputs, Parts, Result, Row, find_shards, join, mean_in_words, significant
+from ..run import TRUNK_SIZES, Model, compared_run, train_runs, trained_result
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
@@ -47,20 +48,20 @@ ENCODER_SIZES = {"smoke": (16, 2), "encoder": (512, 50)}
 """n, and sentences per source."""
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    return run_roberta(scale, inputs) if part == "roberta" else run_encoder(scale, inputs)
+def run(inputs: Inputs) -> Result:
+    return run_roberta(inputs) if inputs.part == "roberta" else run_encoder(inputs)
 
 
-def run_roberta(scale: str, inputs: Inputs) -> Result:
+def run_roberta(inputs: Inputs) -> Result:
     """The RoBERTa of most comparisons, of the first seed, on the validation split."""
-    sizes, text = TRUNK_SIZES[scale], inputs.text
+    sizes, text = TRUNK_SIZES[inputs.scale], inputs.data
     plan = compared_run(Model(sizes.compared_n), sizes, sizes.seeds[0])
-    runs = train_runs([plan], sizes, inputs.runs / scale, text)
+    runs = train_runs([plan], sizes, inputs.folder, text)
     model, state = load_model(runs[plan].checkpoint, tokenizer=False), runs[plan].folder / "spectrum.npz"
     blocks = read_blocks(find_shards(text)[0], model.n)
-    spectrum = measure_spectrum(model, blocks, SENTENCES[scale], model.n, "validation split", state)
+    spectrum = measure_spectrum(model, blocks, SENTENCES[inputs.scale], model.n, "validation split", state)
     spectra = {f"RoBERTa, n = {model.n}, validation split": spectrum}
-    return result_of("roberta", scale, spectra, training_environment(runs.values(), inputs))
+    return trained_result(rows_of(spectra), runs.values(), inputs, facts_of(spectra))
 
 
 def read_blocks(folder: Path, n: int) -> Iterator[list[int]]:
@@ -70,27 +71,32 @@ def read_blocks(folder: Path, n: int) -> Iterator[list[int]]:
     return (block.tolist() for block in PrependTokenDataset(blocks, BOS) if len(block) == n)
 
 
-def run_encoder(scale: str, inputs: Inputs) -> Result:
+def run_encoder(inputs: Inputs) -> Result:
     """An encoder of ``transformers`` on each source: plain text is split every n tokens; of JSON lines and parquet each
     row is a sentence, and those shorter than n are skipped."""
-    n, number = ENCODER_SIZES[scale]
-    name, model = Path(str(inputs.encoder)).name.lower(), load_model(inputs.encoder)
+    n, number = ENCODER_SIZES[inputs.scale]
+    name, model = Path(inputs.encoder).name.lower(), load_model(inputs.encoder)
     if model.n < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")
-    texts = [Sentences(source, model, n) for source in inputs.source or ()]
+    texts = [Sentences(source, model, n) for source in inputs.source]
     spectra = {f"{name}, {text.name}": measure_spectrum(model, text, number, n, text.name) for text in texts}
     sums = [[file["sha256"][:12] for file in describe_source(text.source)["files"]] for text in texts]
     data = "sha256: " + ", ".join(" ".join([text.name, *each]) for text, each in zip(texts, sums))
-    return result_of(f"encoder {name}", scale, spectra, environment(inputs, data))
+    return replace(inputs, part=f"encoder {name}").result(rows_of(spectra), data, facts_of(spectra))
 
 
-def result_of(part: str, scale: str, spectra: Mapping[str, Spectrum], circumstances: dict[str, Any]) -> Result:
+def facts_of(spectra: Mapping[str, Spectrum]) -> dict[str, Any]:
+    """The configuration of a result."""
+    facts = {name: {"n": each.n, "index": each.index, "sentences": each.sentences} for name, each in spectra.items()}
+    return {"sources": facts}
+
+
+def rows_of(spectra: Mapping[str, Spectrum]) -> list[Row]:
     """The share of each head at a quarter of the singular values, and the cumulative share of each layer, mean over
     heads."""
-    rows, facts = Rows(), {}
+    rows = []
     for source, spectrum in spectra.items():
         n, unit = spectrum.n, f"share of the sum of singular values, mean over {spectrum.sentences:,} sentences"
-        facts[source] = {"n": n, "index": spectrum.index, "sentences": spectrum.sentences}
         for (layer, head), share in np.ndenumerate(spectrum.heat):
             at = {"source": source, "n": n, "layer": layer + 1, "head": head + 1}
             rows.append(Row(metric="cumulative_share", value=significant(share), unit=unit, **at))
@@ -98,7 +104,7 @@ def result_of(part: str, scale: str, spectra: Mapping[str, Spectrum], circumstan
             step = max(1, len(values) // 32)
             points = [(i, round(float(value), 5)) for i, value in enumerate(values, start=1) if i % step == 0]
             rows.append(Row(metric="cumulative_share_curve", source=source, layer=number, points=points))
-    return Result(part, scale, rows, circumstances, {"sources": facts})
+    return rows
 
 
 def shares_by_layer(results: Sequence[Result]) -> dict[tuple[str, int], list[float]]:

@@ -24,11 +24,11 @@ SIZES = {"smoke": ((64, 128), 16, SMOKE), "cpu": ((512, 16384), 256, CPU)}
 """Lengths, k, and setup."""
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    lengths, k, setup = SIZES[scale]
+def run(inputs: Inputs) -> Result:
+    lengths, k, setup = SIZES[inputs.scale]
     cases = [Case("linformer", n, k) for n in lengths]
     timed = partial(inference, cases=cases, tokens=max(lengths), setup=replace(setup, vocabulary=1000))
-    return run_benchmark(part, scale, "figure_2", [timed], inputs)
+    return run_benchmark("figure_2", [timed], inputs)
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:

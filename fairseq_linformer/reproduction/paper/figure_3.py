@@ -22,29 +22,27 @@ that k = n / 4 is ahead of RoBERTa while both leave the plateau of a model witho
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from ...training.job import run_name
 from ...training.run_folder import DONE
 from ..comparison import (
+    Limit,
     ScratchSizes,
-    at_most,
+    at_last,
     bits_by_seed,
-    bits_row,
-    budgets_of,
     compared_result,
-    curve_row,
     curves,
-    perplexity_ratio,
+    decreasing,
     perplexity_table,
     pretrain_from_scratch,
     ratio_table,
     ratios_over_budgets,
+    score_rows,
     verdict,
 )
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Rows, join
-from ..run import PRETRAINING, Model, Trained, as_authors, label
+from ..run import CPU, PRETRAINING, SMOKE, Model, Trained, as_authors
 from ..verdict import Verdict
 
 TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
@@ -56,32 +54,9 @@ PAPER_BUDGET, PAPER_SEEDS = 250_000, (1, 2, 3)
 """The updates and seeds of ``configs/pretrain``."""
 
 SIZES: dict[str, ScratchSizes] = {
-    # Shows that the code runs.
-    "smoke": ScratchSizes(
-        device="cpu",
-        layers=1,
-        width=16,
-        heads=2,
-        tokens=128,
-        lr=1e-3,
-        warmup=2,
-        validate=4,
-        seeds=(1,),
-        budgets=(5, 10),
-    ),
+    "smoke": ScratchSizes(**SMOKE, validate=4, budgets=(5, 10)),
     # A core trains 10 updates per second.
-    "cpu": ScratchSizes(
-        device="cpu",
-        layers=2,
-        width=128,
-        heads=4,
-        tokens=2048,
-        lr=1e-3,
-        warmup=250,
-        validate=400,
-        seeds=(1, 2, 3),
-        budgets=(6000, 12000, 24000),
-    ),
+    "cpu": ScratchSizes(**CPU, lr=1e-3, validate=400, budgets=(6000, 12000, 24000)),
     # One H100, at n and k of the paper; never run.
     "gpu": ScratchSizes(
         device="cuda",
@@ -137,25 +112,24 @@ def models_of(scale: str) -> list[Model]:
 def runs_of(scale: str) -> dict[str, tuple[Model, int]]:
     """The model and the seed of each part, the first seed of every model first."""
     seeds = SIZES[scale].seeds if scale in SIZES else PAPER_SEEDS
-    return {f"{label(model.fields)}, seed {seed}": (model, seed) for seed in seeds for model in models_of(scale)}
+    return {f"{model.label}, seed {seed}": (model, seed) for seed in seeds for model in models_of(scale)}
 
 
 PARTS: Parts = {scale: dict.fromkeys(runs_of(scale), ("data",)) for scale in PANELS}
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    model, seed = runs_of(scale)[part]
-    if scale in SIZES:
-        return pretrain_from_scratch(part, scale, model, seed, SIZES[scale], inputs)
+def run(inputs: Inputs) -> Result:
+    model, seed = runs_of(inputs.scale)[inputs.part]
+    if inputs.scale in SIZES:
+        return pretrain_from_scratch(model, seed, SIZES[inputs.scale], inputs)
     overrides = slurm_overrides(model, seed)
     folder = inputs.runs / run_name(PRETRAINING, overrides)
     if not (folder / DONE).exists():
         words = " ".join(overrides)
         command = f"fairseq-linformer submit {PRETRAINING.name} {words} --runs {inputs.runs} task.data=FOLDER"
         raise ValueError(f"{folder} is not trained; `{command}` submits it")
-    trained = Trained(folder, model)
-    rows = Rows([bits_row(model, seed, trained.bits(inputs.text), PAPER_BUDGET), curve_row(model, seed, trained)])
-    return compared_result(part, scale, rows, [trained], inputs)
+    trained = Trained(folder)
+    return compared_result(score_rows(model, seed, trained, inputs.data, PAPER_BUDGET), [trained], inputs)
 
 
 def config_name(model: Model) -> str:
@@ -192,72 +166,40 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 def larger_k(rows: Rows, n: int) -> Verdict:
     """Panels a, b: each k against the next smaller one."""
-    eighth, quarter, half = (Model(n, n // divisor) for divisor in (8, 4, 2))
-    claim = "A larger k lowers the validation perplexity."
-    pairs = ((quarter, eighth), (half, quarter))
-    return verdict(
-        rows, "k", claim, [eighth, quarter, half], lambda budget: [at_most(rows, *pair, budget) for pair in pairs]
-    )
+    models = [Model(n, n // divisor) for divisor in (8, 4, 2)]
+    return verdict(rows, "k", "A larger k lowers the validation perplexity.", models, decreasing(models))
 
 
 def par(rows: Rows, n: int, name: str) -> Verdict:
     """Panels a, b: k = n / 4 against RoBERTa; the other models of this n in remarks."""
     quarter, roberta = Model(n, n // 4), Model(n)
-    last = budgets_of(rows)[-1:]
-    others = [Model(n, n // 2), as_authors(quarter)]
-    ratios = [perplexity_ratio(rows, model, roberta, budget) for model in others for budget in last]
+    others = [(model, roberta) for model in (Model(n, n // 2), as_authors(quarter))]
     claim = f"k = n / 4 is nearly on par with RoBERTa at n = {n:,}."
-    check = partial(at_most, rows, quarter, roberta, factor=NEARLY)
-    remarks = [str(each) for each in ratios if each]
-    return verdict(rows, name, claim, [quarter], lambda budget: [check(budget)], remarks=remarks)
+    return verdict(rows, name, claim, [quarter], [Limit(quarter, roberta, NEARLY)], reported=others)
 
 
 def sharing(rows: Rows, models: Sequence[Model]) -> Verdict:
     """Panel c: each sharing against none."""
     none, *shared = models
     claim = "Sharing E and F, even one for all layers, costs almost no perplexity."
-    return verdict(
-        rows, "sharing", claim, models, lambda budget: [at_most(rows, model, none, budget, NEARLY) for model in shared]
-    )
+    return verdict(rows, "sharing", claim, models, [Limit(model, none, NEARLY) for model in shared])
 
 
 def any_length(rows: Rows, models: Sequence[Model]) -> Verdict:
     """Panel d: the shortest n against the others; RoBERTas of these n are the control, in remarks."""
     robertas, linformers = models[::2], models[1::2]
-    last = budgets_of(rows)[-1:]
-    ratios = [perplexity_ratio(rows, model, robertas[0], budget) for model in robertas[1:] for budget in last]
     claim = f"At k = {linformers[0].k} the final perplexity is about the same for every n."
-    return verdict(
-        rows,
-        "n",
-        claim,
-        linformers,
-        lambda budget: [at_most(rows, model, linformers[0], budget, SAME, 1 / SAME) for model in linformers[1:]],
-        remarks=[str(each) for each in ratios if each],
-    )
+    limits = [Limit(model, linformers[0], SAME, 1 / SAME) for model in linformers[1:]]
+    return verdict(rows, "n", claim, linformers, limits, reported=[(model, robertas[0]) for model in robertas[1:]])
 
 
 def with_window(rows: Rows, quarter: Model, control: Model) -> list[Verdict]:
     """k = n / 4 with a local window against RoBERTa, and against k = 1 with this window."""
-    n, w = quarter.n, quarter.local_window
-    near = partial(at_most, rows, quarter, Model(n), factor=NEARLY)
-    lower = partial(at_most, rows, quarter, control)
-    return [
-        verdict(
-            rows,
-            "par with W",
-            f"k = n / 4 with W = {w} is nearly on par with RoBERTa, thanks to E and F.",
-            [quarter, control],
-            lambda budget: [near(budget), lower(budget)],
-        ),
-        verdict(
-            rows,
-            "E and F",
-            f"Next to W = {w}, E and F of k = n / 4 lower the perplexity of k = 1.",
-            [quarter, control],
-            lambda budget: [lower(budget)],
-        ),
-    ]
+    w, models = quarter.local_window, [quarter, control]
+    near, lower = Limit(quarter, Model(quarter.n), NEARLY), Limit(quarter, control)
+    par = f"k = n / 4 with W = {w} is nearly on par with RoBERTa, thanks to E and F."
+    more = f"Next to W = {w}, E and F of k = n / 4 lower the perplexity of k = 1."
+    return [verdict(rows, "par with W", par, models, [near, lower]), verdict(rows, "E and F", more, models, [lower])]
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
@@ -270,7 +212,7 @@ def chart(results: Sequence[Result]) -> list[Panel]:
     rows, scale = join(results), results[0].scale
     titles = {"a": "by k", "b": "by k, a larger n", "c": "by sharing", "d": "by n"}
     measured = {
-        panel: [model for model in models if bits_by_seed(rows, model, budgets_of(rows)[-1])]
+        panel: [model for model in models if bits_by_seed(at_last(rows), model)]
         for panel, models in PANELS[scale].items()
     }
     drawn = [curves(rows, f"{titles[panel]}, {scale}", models) for panel, models in measured.items() if models]

@@ -15,7 +15,7 @@ from ...models.stub_task import VOCAB_SIZE, StubTask
 from ...modules.projection import count_matrices, learned_projections
 from ..page import Table, pivot
 from ..paper_numbers import MATRICES
-from ..result import Inputs, Parts, Result, Row, Rows, environment, join
+from ..result import Inputs, Parts, Result, Row, Rows, join
 from ..run import Model, label
 from ..verdict import Verdict, decide
 
@@ -25,9 +25,8 @@ PARTS: Parts = {scale: {"sharing": ()} for scale in ("smoke", "cpu")}
 N, K = 512, 256
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    rows = Rows(count_parameters())
-    return Result(part, scale, rows, environment(inputs, "none: shapes"))
+def run(inputs: Inputs) -> Result:
+    return inputs.result(count_parameters(), "none: shapes")
 
 
 def count_parameters() -> Iterator[Row]:

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import linear_regression, mean
-from typing import NamedTuple
 
 import torch
 
@@ -28,7 +27,7 @@ from ...benchmark.rows import Case
 from .. import paper_numbers
 from ..benchmarks import CPU, SMOKE, run_benchmark
 from ..page import Panel, Table, pivot
-from ..result import Inputs, Parts, Result, Row, Rows, environment, join
+from ..result import Inputs, Parts, Result, Row, Rows, join
 from ..verdict import UNDECIDED, Check, Estimate, Verdict, decide
 
 TITLE, WHERE = "Table 1", "Table 1, section 1"
@@ -50,19 +49,11 @@ CHARTED = ("transformer-eager", "transformer-sdpa", "bigbird", "reformer", "mode
 COMPARED = (*(model for models in FAMILIES.values() for model in models), "modernbert")
 
 
-class Timed(NamedTuple):
-    """What is timed at a scale: models at each of the lengths."""
-
-    models: Sequence[str]
-    lengths: Sequence[int]
-    k: int
-    setup: Setup
-
-
-TIMED = {
-    "smoke": Timed(DECIDING, (64, 128), 16, SMOKE),
-    "cpu": Timed(COMPARED, (512, 1024, 2048, 4096, 8192), 256, CPU),
+TIMED: dict[str, tuple[Sequence[str], Sequence[int], int, Setup]] = {
+    "smoke": (DECIDING, (64, 128), 16, SMOKE),
+    "cpu": (COMPARED, (512, 1024, 2048, 4096, 8192), 256, CPU),
 }
+"""Models, their lengths, k and setup."""
 COUNTED = {
     "smoke": (Setup("meta", layers=1, embed_dim=64), 16, (64, 128, 256)),
     "cpu": (Setup("meta", layers=1), 256, tuple(2**i for i in range(9, 17))),
@@ -70,14 +61,13 @@ COUNTED = {
 """Setup, k and lengths of the layer whose operations are counted; the meta device has shapes without memory."""
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    if part == "time":
-        models, lengths, k, setup = TIMED[scale]
+def run(inputs: Inputs) -> Result:
+    if inputs.part == "time":
+        models, lengths, k, setup = TIMED[inputs.scale]
         timed = partial(inference, tokens=max(lengths), setup=replace(setup, vocabulary=1000))
         groups = [partial(timed, cases=make_cases(models, n, (k,))) for n in lengths]
-        return run_benchmark(part, scale, "table_1", groups, inputs)
-    rows = Rows(count_operations(*COUNTED[scale]))
-    return Result(part, scale, rows, environment(inputs, "none: shapes"))
+        return run_benchmark("table_1", groups, inputs)
+    return inputs.result(count_operations(*COUNTED[inputs.scale]), "none: shapes")
 
 
 def count_operations(setup: Setup, k: int, lengths: Sequence[int]) -> Iterator[Row]:

@@ -37,23 +37,23 @@ from ...data.tasks import TASKS
 from ...data.tokenizer_files import DICTIONARY
 from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
 from ...evaluation.predict import Throughput, predict
-from ...machine import merge_provenance
 from ...training.finetune import FinetuningJob, finetune
 from ...training.recipe import GRID_LRS, Recipe, build_grid
 from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper_numbers
 from ..comparison import branches
 from ..encoder import distill, open_encoder
-from ..finetuned import mean_accuracy, near_chance, result_of, task_folder
+from ..finetuned import encoder_job, finetune_once, finetuned_result, mean_accuracy, near_chance, result_of, task_folder
 from ..page import Table, pivot
 from ..paired import answer_row, answers_of, difference, unpack
-from ..result import Inputs, Parts, Result, Row, Rows, describe_text, environment, in_words, join, repeated
-from ..run import Model, label, train_runs
-from ..verdict import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, difference_of_extremes
+from ..result import Inputs, Parts, Result, Row, Rows, describe_text, in_words, join, repeated
+from ..run import Model, train_runs
+from ..verdict import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict
 from . import figure_3
 
 TITLE, WHERE = "Table 2", "Table 2, section 5.2"
 SAYS = "finetuned, a Linformer is as accurate as RoBERTa"
+FOLDER = "table_2"
 NAMES = ("sst-2", "imdb", "qnli", "qqp")
 SHARINGS = ("headwise", "key-value", "layerwise")
 ROBERTA = "roberta"
@@ -109,13 +109,13 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
 def small_models(scale: str) -> dict[str, tuple[Model, bool]]:
     """The small models by label, and whether they are pretrained."""
     chosen = [model for model in figure_3.PANELS[scale]["a"] if model.k in (None, model.n // 4, 1) and not model.start]
-    found = {label(model.fields): (model, True) for model in chosen}
-    return {**found, label(chosen[0].fields) + RANDOM: (chosen[0], False)}
+    found = {model.label: (model, True) for model in chosen}
+    return {**found, chosen[0].label + RANDOM: (chosen[0], False)}
 
 
 def encoder_models(scale: str) -> dict[str, Model]:
     """The encoder and the models made from it, by label."""
-    return {label(model.fields): model for model in ENCODER_SIZES[scale]["models"]}
+    return {model.label: model for model in ENCODER_SIZES[scale]["models"]}
 
 
 def parts_of(models: Iterable[str], tasks: Iterable[str], seeds: Iterable[int]) -> dict[str, tuple[str, str, int]]:
@@ -146,90 +146,60 @@ PARTS: Parts = {
 # Runs
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
+def run(inputs: Inputs) -> Result:
+    scale, part = inputs.scale, inputs.part
     if scale == "paper":
         task, _, name = part.partition(": ")
-        results = finetune(paper_job(task, PAPER_MODELS[name], inputs, "cuda"))
-        return result_of(part, scale, task, name, results, inputs, {})
+        return result_of(task, name, finetune(paper_job(task, PAPER_MODELS[name], inputs, "cuda")), inputs)
     if part in SMALL_PARTS.get(scale, ()):
         task, name, seed = SMALL_PARTS[scale][part]
         model, is_pretrained = small_models(scale)[name]
-        job = small_job(task, model, is_pretrained, seed, scale, inputs)
+        job = small_job(task, model, is_pretrained, seed, inputs)
     else:
         task, name, seed = ENCODER_PARTS[scale][part]
         model = encoder_models(scale)[name]
-        job = encoder_job(task, model, seed, scale, inputs)
+        job = distilled_job(task, model, seed, inputs)
     checkpoint, found = finetune_once(job)
-    circumstances = environment(
-        inputs,
-        f"{task}: {found['data']}; pretrained or distilled on: {describe_text(inputs.data)}",
-        seconds=round(found["seconds"], 1),
-        **merge_provenance([found]),
-    )
+    data = f"{task}: {found['data']}; pretrained or distilled on: {describe_text(inputs.data)}"
     rows = answer_rows(checkpoint, task, name, model, seed, inputs)
-    return Result(part, scale, rows, circumstances, {"recipe": found["recipe"], "model": found["model"]})
+    return finetuned_result(rows, [found], data, inputs, recipe=found["recipe"], model=found["model"])
 
 
-def small_job(task: str, model: Model, is_pretrained: bool, seed: int, scale: str, inputs: Inputs) -> FinetuningJob:
+def small_job(task: str, model: Model, is_pretrained: bool, seed: int, inputs: Inputs) -> FinetuningJob:
     """Finetuning of a model of Figure 3, which is pretrained unless it is."""
-    sizes, (lr, batch_size) = figure_3.SIZES[scale], SIZES[scale]["finetuning"]
+    sizes, (lr, batch_size) = figure_3.SIZES[inputs.scale], SIZES[inputs.scale]["finetuning"]
     pretraining = branches(model, seed, sizes)[sizes.budgets[-1]]
-    trained = train_runs([pretraining], sizes, inputs.runs / scale, inputs.text)[pretraining]
+    trained = train_runs([pretraining], sizes, inputs.folder, inputs.data)[pretraining]
     return FinetuningJob(
         TASKS[task],
         identify(trained.checkpoint),
         [Recipe(lr, batch_size, 1, seed)],
         f"{task}-{model.name}{'' if is_pretrained else '-random'}-seed{seed}",
         str(task_folder(task, model.n, inputs)),
-        str(inputs.runs.absolute() / scale / "table_2"),
+        str(inputs.folder / FOLDER),
         from_scratch=not is_pretrained,
         overrides=("dataset.num_workers=0",),
     )
 
 
-def encoder_job(task: str, model: Model, seed: int, scale: str, inputs: Inputs) -> FinetuningJob:
+def distilled_job(task: str, model: Model, seed: int, inputs: Inputs) -> FinetuningJob:
     """Finetuning of an encoder, or of a Linformer that is distilled from it unless it is."""
-    sizes = ENCODER_SIZES[scale]
-    encoder = open_encoder(inputs.encoder, model.n, inputs.runs.absolute() / scale / "table_2")
+    sizes = ENCODER_SIZES[inputs.scale]
+    encoder = open_encoder(inputs.encoder, model.n, inputs.folder / FOLDER)
     linformer = model.k and distill(model, sizes["distillation"], inputs.data, encoder)[0] / MODEL
-    return FinetuningJob(
-        TASKS[task],
-        identify(linformer or encoder),
-        [Recipe(sizes["lr"], sizes["batch_sizes"][task], 1, seed)],
-        f"finetuned/{task}-{model.name}-seed{seed}",
-        str(task_folder(task, model.n, inputs)),
-        str(encoder.parent),
-        overrides=(
-            f"common.amp={str('amp' in sizes['distillation']).lower()}",
-            "dataset.num_workers=0",
-            "optimizer._name=fused_adam",
-            "model.dropout=0.0",  # a single epoch needs none, and without it a CPU is several times faster
-            "model.attention_dropout=0.0",
-        ),
-    )
+    recipe, amp = (sizes["lr"], sizes["batch_sizes"][task]), "amp" in sizes["distillation"]
+    data, name = task_folder(task, model.n, inputs), f"{task}-{model.name}-seed{seed}"
+    return encoder_job(task, linformer or encoder, recipe, seed, name, data, encoder.parent, amp)
 
 
-def finetune_once(job: FinetuningJob) -> tuple[Path, dict[str, Any]]:
-    """Finetune with the only recipe of a job, unless it is done.
-
-    Returns:
-        The best checkpoint, and the result.
-    """
-    (found,) = finetune(job)
-    checkpoint = Path(job.runs, job.name, found["checkpoint"])
-    for other in {*checkpoint.parent.glob("*.pt*")} - {checkpoint}:  # there are dozens of runs
-        other.unlink()
-    return checkpoint, found
-
-
-def answer_rows(checkpoint: Path, task: str, name: str, model: Model, seed: int, inputs: Inputs) -> Rows:
+def answer_rows(checkpoint: Path, task: str, name: str, model: Model, seed: int, inputs: Inputs) -> list[Row]:
     """Right and wrong answers of a finetuned model to all rows; with a Transformer's, which rows are long."""
     data = task_folder(task, model.n, inputs)
     classifier = FairseqClassifier(checkpoint, dictionary=data / "input0" / DICTIONARY)
     total, rows = read_prepared_rows(classifier, data, "valid")
     predicted = list(predict(classifier, rows, Throughput(), total=total))
     right = [int(logits.argmax()) == row.target for row, logits in predicted]
-    found = Rows([answer_row(right, "right", task=task, model=name, n=model.n, seed=seed)])
+    found = [answer_row(right, "right", task=task, model=name, n=model.n, seed=seed)]
     if model.k is None:
         is_long = [len(row.encoded["input_ids"]) > model.n // LONG for row, _ in predicted]
         found.append(answer_row(is_long, "long", task=task, n=model.n, seed=seed))
@@ -266,8 +236,8 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 def small_verdicts(rows: Rows, scale: str) -> list[Verdict]:
     """Every model, with the seeds of the others, on every task."""
-    tasks, is_measured = SIZES[scale]["tasks"], bool(rows.select("right"))
-    roberta, quarter, windowed, control, random = small_models(scale)
+    tasks, (roberta, quarter, windowed, control, random) = SIZES[scale]["tasks"], small_models(scale)
+    is_measured = any(rows.find("right", model=model) for model in small_models(scale))
 
     check = partial(check_answers, rows)
     learned = [check(task, roberta, random, 0.0) for task in tasks]
@@ -349,11 +319,10 @@ def check_difference(
     """The check of the mean accuracy over tasks of a, minus that of b."""
     text = f"{tasks[0] if len(tasks) == 1 else 'mean'}: {a} minus {b}"
     ours, theirs = (mean_accuracy(rows, model, tasks) for model in (a, b))
-    return check(difference_of_extremes(ours, theirs, text)) if ours and theirs else _unmeasured(text, tasks)
-
-
-def _unmeasured(text: str, tasks: Sequence[str]) -> Check:
-    return Check(UNDECIDED, f"{text} needs {MIN_SEEDS} seeds on {', '.join(tasks) or 'a task above chance'}")
+    if not ours or not theirs:
+        return Check(UNDECIDED, f"{text} needs {MIN_SEEDS} seeds on {', '.join(tasks) or 'a task above chance'}")
+    # between the differences of their most distant runs
+    return check(Estimate(ours.value - theirs.value, ours.low - theirs.high, ours.high - theirs.low, text))
 
 
 def encoder_verdicts(rows: Rows, scale: str) -> list[Verdict]:

@@ -34,7 +34,7 @@ from ...modules import LinformerEncoder
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..page import Panel, Table
 from ..paper_numbers import TABLE_3_DIMENSIONS, TABLE_3_MEMORY, TABLE_3_TIME, table_3
-from ..result import Inputs, Parts, Result, Row, Rows, environment, in_words, significant
+from ..result import Inputs, Parts, Result, Row, Rows, in_words, significant
 from ..verdict import Check, Verdict, decide
 
 TITLE, WHERE = "Table 3", "Table 3, section 5.3"
@@ -59,28 +59,27 @@ TIMED: dict[str, tuple[Sequence[int], Sequence[int], int, Setup]] = {
 }
 """Lengths, k, tokens of a batch, and setup."""
 COUNTED: dict[str, tuple[Sequence[int], Sequence[int], Setup]] = {
-    "smoke": ((256, 512), (64, 128), Setup(layers=2, embed_dim=64)),
+    "smoke": ((256, 512), (64,), Setup(layers=1, embed_dim=64)),
     "cpu": (LENGTHS, TABLE_3_DIMENSIONS, Setup()),
 }
 """Lengths, k and shape of the models whose memory is counted."""
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    if part == "time":
-        return run_time(scale, inputs)
-    rows = Rows(count_batches(*COUNTED[scale]))
-    setup = COUNTED[scale][2]
+def run(inputs: Inputs) -> Result:
+    if inputs.part == "time":
+        return run_time(inputs)
+    lengths, dims, setup = COUNTED[inputs.scale]
     shape = {"layers": setup.layers, "embed_dim": setup.embed_dim}
     configuration = {**shape, "dtype": "fp16", "memory_gib": MEMORY_GIB}
-    return Result(part, scale, rows, environment(inputs, "none: shapes"), configuration)
+    return inputs.result(count_batches(lengths, dims, setup), "none: shapes", configuration)
 
 
-def run_time(scale: str, inputs: Inputs) -> Result:
-    lengths, dims, tokens, setup = TIMED[scale]
+def run_time(inputs: Inputs) -> Result:
+    lengths, dims, tokens, setup = TIMED[inputs.scale]
     timed = partial(inference, tokens=tokens, setup=setup)
     models = ("transformer-eager", "transformer-sdpa", "linformer")
     groups = [partial(timed, cases=make_cases(models, n, dims)) for n in lengths]
-    result = run_benchmark("time", scale, "table_3", groups, inputs)
+    result = run_benchmark("table_3", groups, inputs)
     for row in result.rows.select("time_ratio"):
         row["baseline"] = row.baseline.removeprefix("transformer-")
     return result

@@ -28,7 +28,7 @@ import torch
 from ...analysis import theorem1
 from ...analysis.heads import build_heads, neighbor_head, powers_of_two, random_head
 from ..page import Panel, Table
-from ..result import Inputs, Parts, Result, Row, Rows, environment, join, repeated, significant
+from ..result import Inputs, Parts, Result, Row, Rows, join, repeated, significant
 from ..verdict import Check, Verdict, decide, wilson
 
 TITLE, WHERE = "Theorem 1", "Theorem 1, appendix A"
@@ -45,16 +45,15 @@ PARTS: Parts = {scale: {"heads": ()} for scale in SIZES}
 Measure = Callable[[list[int], int, int], Iterator[Row]]
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    return measure_heads(part, scale, inputs, measure)
+def run(inputs: Inputs) -> Result:
+    return measure_heads(inputs, measure)
 
 
-def measure_heads(part: str, scale: str, inputs: Inputs, measure: Measure) -> Result:
+def measure_heads(inputs: Inputs, measure: Measure) -> Result:
     """The rows of ``measure`` for the lengths, width and draws of a scale."""
-    lengths, width, draws = SIZES[scale]
-    rows = Rows(measure(lengths, width, draws))
+    lengths, width, draws = SIZES[inputs.scale]
     configuration = {"lengths": lengths, "width": width, "draws": draws, "seed": SEED}
-    return Result(part, scale, rows, environment(inputs, "none: heads of a seed"), configuration)
+    return inputs.result(measure(lengths, width, draws), "none: heads of a seed", configuration)
 
 
 def measure(lengths: list[int], width: int, draws: int) -> Iterator[Row]:

@@ -34,8 +34,8 @@ MIN_SHARE = 0.9
 NORMS = {"spectral": "2", "frobenius": "F"}
 
 
-def run(part: str, scale: str, inputs: Inputs) -> Result:
-    return measure_heads(part, scale, inputs, measure)
+def run(inputs: Inputs) -> Result:
+    return measure_heads(inputs, measure)
 
 
 def measure(lengths: list[int], width: int, draws: int) -> Iterator[Row]:

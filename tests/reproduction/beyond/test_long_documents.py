@@ -6,13 +6,12 @@ import torch
 
 from fairseq_linformer.reproduction import retrieval
 from fairseq_linformer.reproduction.beyond import long_documents
-from fairseq_linformer.reproduction.document_models import Reader, cut, cut_ids, readers, truncate_ids
+from fairseq_linformer.reproduction.document_models import cut, cut_ids, readers, truncate_ids
 from fairseq_linformer.reproduction.paired import answer_row, answers_of, difference, unpack
-from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
-from fairseq_linformer.reproduction.run import Model
+from fairseq_linformer.reproduction.result import Rows
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, Estimate
 
-READERS = readers(n=64, piece=12, k=16, window=4, layers=1)
+READERS = readers(64, {"piece": 12, "k": 16, "window": 4, "keep_layers": 1})
 DOCUMENT = [0, *range(100, 130), 2]
 
 
@@ -119,35 +118,3 @@ def test_candidates(tmp_path):
 def test_worth(change, speed, outcome):
     estimates = [Estimate(low, low, high, "x") for low, high in (change, speed)]
     assert long_documents.worth(*estimates).outcome == outcome
-
-
-def test_verdicts_and_tables():
-    """The Linformer with W is right on all long reviews, pieces on half of them, k = 1 on none."""
-    right = {long_documents.LINFORMER: 8, long_documents.TRANSFORMER: 8, long_documents.CUT: 4}
-    rows = [answer_row([True] * 8 + [False] * 8, "longer", n=1024, seed=1)]
-    for reader in long_documents.readers_of("imdb", "encoder"):
-        correct = right.get(reader, 0)
-        for seed in (1, 2, 3):
-            answers = [i < correct for i in range(8)] + [True] * 8
-            rows.append(answer_row(answers, "accuracy", reader=reader, n=1024, seed=seed))
-        rows.append(Row(metric="rate", value=2.0, task="imdb", reader=reader, n=1024, unit="documents per second"))
-        times = {"value": 1.5, "low": 1.4, "high": 1.6}
-        rows.append(
-            Row(metric="time_ratio", task="imdb", model=long_documents.LINFORMER, baseline=reader, n=1024, **times)
-        )
-    result = Result("imdb: x", "encoder", Rows(rows), dict.fromkeys(ENVIRONMENT, "x"))
-    found = {verdict.name: verdict.outcome for verdict in long_documents.verdicts([result]) if verdict.checks}
-    assert found == dict.fromkeys((f"{name}, imdb" for name in long_documents.CLAIMS), HOLDS)
-    quality, rates = long_documents.tables([result])
-    assert quality.head[1:] == ["all", "longer than 512 tokens"]
-    assert {row[0]: row[2] for row in quality.rows}[long_documents.CUT] == "50 [50, 50]"
-    (panel,) = long_documents.chart([result])
-    assert panel.lines[long_documents.LINFORMER] == [[(2.0, 100.0)]] and rates.rows
-
-
-def test_names_are_of_all_scales():
-    for scale in long_documents.SIZES:
-        for task in long_documents.METRICS:
-            compared = long_documents.readers_of(task, scale)
-            assert {long_documents.FIRST, long_documents.CUT, long_documents.LINFORMER} <= compared.keys()
-    assert Reader(Model(512), layers=3).name == "roberta-n512-layers3"
