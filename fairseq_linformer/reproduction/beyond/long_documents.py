@@ -66,7 +66,7 @@ from ..retrieval import PLACES, choose_candidates, find_by_reader, find_by_words
 from ..verdict import FAILS, HOLDS, UNDECIDED, Check, Estimate, Verdict
 
 TITLE = "Long documents"
-SAYS = "reading whole documents with a Linformer of an encoder is worth it, next to what one would do instead"
+SAYS = "a Linformer of an encoder that reads whole documents is worth it next to the alternatives"
 FIRST, BOTH_ENDS, CUT, TRANSFORMER, LINFORMER, CONTROL = (
     *("first piece", "both ends", "pieces"),
     *("Transformer", "Linformer, W", "k = 1, W"),

@@ -28,7 +28,7 @@ from ..result import Inputs, Parts, Result, in_words, join
 from ..verdict import Check, Verdict, decide
 
 TITLE = "Speed"
-SAYS = "faster than the authors' code from 32 to 512 tokens; than RoBERTa at n = 16,384, and hardly slower below"
+SAYS = "faster than the authors' code; than RoBERTa at n = 16,384, and hardly slower on short inputs"
 THREADS = 2
 """Threads of PyTorch on a CPU."""
 _ALL: dict[str, tuple[str, ...]] = dict.fromkeys(("training", "training, peers", "process", "inference"), ())
