@@ -180,9 +180,9 @@ in brackets has the extremes of repeated measurements, or 95 % confidence where 
 {"".join(f"| {mark} | {outcome} |{chr(10)}" for outcome, mark in MARKS.items())}
 | scale | what is measured |
 |---|---|
-| cpu | small models pretrained here ("converted": 500 updates more, from one RoBERTa), and times on one or two cores |
+| cpu | small models pretrained here ("converted" from one RoBERTa per seed), counts, and times on one or two cores |
 | encoder | a pretrained encoder of 6 or 12 layers, and Linformers made from it, on a CPU |
-| gpu | times at base size on one H100 |
+| gpu | times at base size on one H100; those of Speed have no rule |
 | paper | the paper's sizes, by Slurm |
 """
 
@@ -224,8 +224,8 @@ def _marks(verdicts: Sequence[Verdict]) -> str:
 
 
 def _experiment(name: str, module: ModuleType, results: dict[str, list[Result]], panels: Sequence[Panel]) -> str:
-    place = f"{module.WHERE} of the paper." if hasattr(module, "WHERE") else ""
-    parts = [f"# {module.TITLE}: {module.SAYS}", place, inspect.getdoc(module) or ""]
+    place = f" {module.WHERE} of the paper." if hasattr(module, "WHERE") else ""
+    parts = [f"# {module.TITLE}", f"The claim: {module.SAYS}.{place}", inspect.getdoc(module) or ""]
     rows: list[list[str]] = []
     remarks: dict[str, list[str]] = {}
     for scale, found in results.items():
@@ -264,11 +264,14 @@ def _environments(results: dict[str, list[Result]]) -> str:
         e, hardware = result.environment, result.environment["hardware"]
         machine = [hardware["processor"], f"{hardware['cores']} cores", *(hardware.get("accelerators") or [])[:1]]
         version = f"torch {e['versions'].get('torch', '?')}"
-        found.setdefault((result.scale, e["date"], e["commit"], ", ".join(machine), version), []).append(result)
+        # Checksums, options and sizes are in the JSON file.
+        read = [result.configuration.get("encoder", {}).get("name"), e["data"].partition(";")[0]]
+        key = (result.scale, e["date"], e["commit"], ", ".join(filter(None, read)), ", ".join(machine), version)
+        found.setdefault(key, []).append(result)
     rows = []
     for (scale, date, commit, *others), parts in found.items():
         names = "; ".join(part.part for part in parts) if len(parts) <= 6 else f"{len(parts)} parts"
         commits = ", ".join(each[:8] for each in commit.split("; "))
         hours = sum(part.environment["seconds"] for part in parts) / 3600
         rows.append([scale, names, date, commits, *others, f"{hours:.2g}"])
-    return Table("", ["scale", "parts", "date", "commit", "machine", "version", "hours"], rows).markdown()
+    return Table("", ["scale", "parts", "date", "commit", "data", "machine", "version", "hours"], rows).markdown()

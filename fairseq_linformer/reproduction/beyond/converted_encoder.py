@@ -38,7 +38,7 @@ from ..run import PRETRAINING, Model, Trained, convert_roberta, training_overrid
 from ..verdict import Verdict
 
 TITLE = "Converted encoder"
-SAYS = "converted from an encoder, k = n / 4 is nearly on par at n = 512; E and F help next to a window"
+SAYS = "converted from an encoder, k = n / 4 is nearly on par at n = 512; with W better than k = 1"
 NEARLY = 1.05
 """A ratio of perplexities that is "nearly on par"."""
 

@@ -1,7 +1,7 @@
 """At a fixed number of tokens the Linformer's time does not depend on n (Figure 2, top right).
 
 Holds if no round's time per token is more than 1.25 times that of the shortest n; does not hold if every round's is,
-for one n. Table 1 has the chart, and shows that a Transformer's time grows.
+for one n. Any fixed k passes; here k = 256. Table 1 has the chart, and shows that a Transformer's time grows.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Finetuned on SST-2, IMDB, QNLI and QQP, a Linformer is as accurate as RoBERTa, by n, k and sharing.
+"""Finetuned on SST-2, IMDB, QNLI and QQP, a Linformer's accuracy is comparable to RoBERTa's, by n, k and sharing.
 
 **Small models** are those of Figure 3, pretrained from scratch at n = 64 for its largest budget: RoBERTa, k = n / 4
 without and with a local window of 4, and k = 1 with the window; each pretraining seed is finetuned with the same seed,
@@ -52,7 +52,7 @@ from ..verdict import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdi
 from . import figure_3
 
 TITLE, WHERE = "Table 2", "Table 2, section 5.2"
-SAYS = "finetuned, a Linformer is as accurate as RoBERTa"
+SAYS = "finetuned, a Linformer's accuracy is comparable to RoBERTa's"
 FOLDER = "table_2"
 NAMES = ("sst-2", "imdb", "qnli", "qqp")
 SHARINGS = ("headwise", "key-value", "layerwise")
