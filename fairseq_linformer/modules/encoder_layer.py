@@ -11,14 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import LinformerConfig, default_init
-from .attention import LinearFactory, LinearMultiheadAttention, gather_positions
+from .attention import LinearFactory, LinearMultiheadAttention, SelfAttention, gather_positions
 from .dropout import Dropout
 from .full_attention import FullAttention
 from .linear import AnyProjection, HeadProjections, LinearProjection
 from .local_window import LocalWindowAttention
 from .pooling import Convolution, MaxPool, MeanPool
-from .projection import Projection
-from .rate import default_lr_scale
+from .projection import Projection, default_lr_scale
 from .windows import ceil_div, round_singletons
 
 LayerNormFactory = Callable[[int, float], nn.Module]
@@ -75,17 +74,7 @@ class LinformerEncoderLayer(nn.Module):
         positions: Tensor | None = None,
         masks: Any = None,
     ) -> Tensor:
-        """
-        Args:
-            x: (B, n, d)
-            padding_mask: (B, n), True at padding, or None.
-            projection: matrix or kernel of the E that all layers share.
-            positions: (B, m), the positions whose output is needed; None for all.
-            masks: see ``LinearMultiheadAttention.forward``.
-
-        Returns:
-            (B, m, d), or (B, n, d) without ``positions``.
-        """
+        """(B, n, d) to (B, m, d); arguments as for ``LinearMultiheadAttention.forward``."""
         residual = gather_positions(x, positions)
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)
@@ -116,7 +105,7 @@ class LinformerEncoderLayer(nn.Module):
 
 def _build_attention(
     config: LinformerConfig, index: int, shared: AnyProjection | None, linear: LinearFactory
-) -> LinearMultiheadAttention | FullAttention:
+) -> SelfAttention:
     d, heads, dropout = config.embed_dim, config.attention_heads, config.attention_dropout
     if config.projection == "none":
         return FullAttention(d, heads, dropout, linear)

@@ -11,7 +11,7 @@ from fairseq_linformer.config import PROJECTION_INITS, LinformerConfig
 from fairseq_linformer.modules import LinearProjection, MaxPool, MeanPool
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.linear import initial_matrix
-from fairseq_linformer.modules.rate import default_lr_scale
+from fairseq_linformer.modules.projection import default_lr_scale
 from fairseq_linformer.modules.windows import NO_WINDOWS, Layout, Windows
 
 
