@@ -12,7 +12,7 @@ _IMPORT = re.compile(r"^(\s*)from \.+(?:\w+\.)*(\w+) import", flags=re.MULTILINE
 
 
 def read_source_files() -> dict[str, str]:
-    """Source of every file to export, by file name. ``from ..package.module import`` becomes ``from .module import``."""
+    """Source of each file to export, by file name; ``from ..package.module import`` becomes ``from .module import``."""
     files = [PACKAGE / "config.py", *PACKAGE.glob("huggingface/*_linformer.py"), *PACKAGE.glob("modules/[!_]*.py")]
     sources = {path.name: path.read_text(encoding="utf-8") for path in files if path.name != "reference.py"}
     return {name: _IMPORT.sub(r"\1from .\2 import", source) for name, source in sources.items()}

@@ -326,7 +326,7 @@ def clip_grad_norm_on_cpu(clip_grad_norm, self, max_norm, aggregate_norm_fn=None
     """See ``train_step_on_cpu``."""
     if self.scaler.is_enabled():
         return clip_grad_norm(self, max_norm, aggregate_norm_fn)
-    norm: Tensor = self.fp32_optimizer.clip_grad_norm(max_norm, aggregate_norm_fn)
+    norm = self.fp32_optimizer.clip_grad_norm(max_norm, aggregate_norm_fn)
     if not torch.isfinite(norm).all():
         raise FloatingPointError("gradients are Nan/Inf")  # fairseq's words
     return norm
@@ -407,7 +407,7 @@ def gather_without_gpu(gather, data, group=None, max_size=16384):
     if torch.cuda.is_available():
         return gather(data, group, max_size)
     group = group or distributed_utils.get_global_group()
-    gathered: list[Any] = [None] * dist.get_world_size(group)
+    gathered = [None] * dist.get_world_size(group)
     dist.all_gather_object(gathered, utils.move_to_cpu(data), group)
     return gathered
 

@@ -144,9 +144,9 @@ class LearnedProjection(Projection):
 
     ``default_lr_scale`` explains the rate. It is part of the parametrization, so it works with flags, YAML and any kind
     of data parallelism: ``delta``, at first zero, receives the gradient of E, the optimizer updates it as it would
-    update E, and E moves ``scale`` times as far. Half precision, which would round a small step of an average of 0.5 to nothing,
-    keeps one of delta. Weight decay pulls E toward its start, and optimizers whose step depends on the size of a
-    parameter (LAMB, Adafactor's ``--scale-parameter``) treat delta like a bias, which also starts from zero.
+    update E, and E moves ``scale`` times as far. Half precision, which would round a small step of an average of 0.5 to
+    nothing, keeps one of delta. Weight decay pulls E toward its start, and optimizers whose step depends on the size of
+    a parameter (LAMB, Adafactor's ``--scale-parameter``) treat delta like a bias, which also starts from zero.
 
     A matrix without windows at the full rate, as in the authors' code, is all delta, which weight decay pulls to zero:
     its start is 0 and its scale 1.

@@ -15,6 +15,7 @@ from fairseq_linformer.modules.linear import LinearProjection
 from fairseq_linformer.modules.order import Order
 
 from ..fairseq_commands import load, train
+from ..modules.test_attention import use
 
 
 def build_optimizer(parameter: torch.nn.Parameter) -> AMPOptimizer:
@@ -75,7 +76,7 @@ def test_linear_attention_is_single_precision():
     attention.out_proj.register_forward_pre_hook(lambda module, inputs: contexts.append(inputs[0].dtype))
     fairseq_fixes._exempt_attention()
     with torch.autocast("cpu", torch.bfloat16):
-        attention(torch.randn(2, 8, 8), order=Order.KEYS)
+        use(attention, Order.KEYS)(torch.randn(2, 8, 8))
     assert contexts == [torch.float32]
 
 

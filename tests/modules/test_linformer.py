@@ -1,8 +1,5 @@
 """``Linformer`` for vectors, without fairseq."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -88,9 +85,8 @@ def test_parameters():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, dict(local_window=3)], ids=str)
-def test_it_compiles_to_one_graph(options):
-    model, x = build(**options), torch.randn(3, 12, 8, dtype=torch.float64)
+def test_it_compiles_to_one_graph():
+    model, x = build(), torch.randn(3, 12, 8, dtype=torch.float64)
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     for mask in (None, MASK, MASK.flip(1)):
         real = MASK if mask is None else mask
@@ -98,9 +94,8 @@ def test_it_compiles_to_one_graph(options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, dict(local_window=3)], ids=str)
-def test_an_exported_graph_takes_any_length_from_2(options):
-    model, sizes = build(**options), {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC(max=12)}
+def test_an_exported_graph_takes_any_length_from_2():
+    model, sizes = build(), {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC(max=12)}
     example = torch.randn(3, 11, 8, dtype=torch.float64), torch.ones(3, 11, dtype=torch.bool)
     with torch.fx.experimental._config.patch(backed_size_oblivious=True):  # else not n, where E has no columns to cut
         exported = torch.export.export(
@@ -113,15 +108,6 @@ def test_an_exported_graph_takes_any_length_from_2(options):
     for n in (12, 7, 2):
         x, mask = torch.randn(2, n, 8, dtype=torch.float64), MASK[1:, :n].clone()
         torch.testing.assert_close(exported(x, mask)[mask], model(x, mask)[mask])
-
-
-def test_importing_it_imports_neither_fairseq_nor_transformers():
-    code = (
-        "import sys, fairseq_linformer; assert 'torch' not in sys.modules; from fairseq_linformer import Linformer; "
-        "print([name for name in ('fairseq', 'transformers', 'torch') if name in sys.modules])"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert result.stdout.strip() == "['torch']", result.stderr
 
 
 @pytest.mark.parametrize("mask", [torch.tensor([10, 5]), torch.ones(2, 9)])
