@@ -57,10 +57,8 @@ VARIANTS = {
     "max-pool": "--projection max-pool --projected-dim 5",
     "conv for all layers": "--projection conv --sharing layerwise",
     "random": "--projection random --sharing key-value",
-    "normal": "--projection-init normal",
-    "local window, graded": "--local-window 3 --projected-dim 6 --projection-init graded",
-    "frozen": "--freeze-projections",
-    "full rate": "--projection-lr-scale 1.0 --projected-dim 16",
+    "normal, full rate": "--projection-init normal --projection-lr-scale 1.0 --projected-dim 16",
+    "local window, graded, frozen": "--local-window 3 --projected-dim 6 --projection-init graded --freeze-projections",
 }
 
 

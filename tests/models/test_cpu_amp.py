@@ -55,17 +55,13 @@ def test_forward_is_bf16_and_gradients_are_single_precision():
     assert model.dtype == torch.float32
 
 
-@pytest.mark.parametrize("keyword", [False, True])
-def test_attention_is_single_precision(keyword):
+def test_attention_is_single_precision():
     q, k, v = torch.randn(3, 2, 1, 5, 4).bfloat16().unbind()
     mask = torch.zeros(5, 5).bfloat16()
     expected = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask.float())
     fairseq_fixes._exempt_attention()
     with torch.autocast("cpu", torch.bfloat16):
-        if keyword:
-            context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        else:
-            context = F.scaled_dot_product_attention(q, k, v, mask)
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     assert context.dtype == torch.float32 and torch.equal(context, expected)
     assert F.scaled_dot_product_attention(q, k, v, mask).dtype == torch.bfloat16  # without autocast
 

@@ -1,5 +1,8 @@
 """``Linformer`` for vectors, without fairseq."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -108,6 +111,11 @@ def test_an_exported_graph_takes_any_length_from_2():
     for n in (12, 7, 2):
         x, mask = torch.randn(2, n, 8, dtype=torch.float64), MASK[1:, :n].clone()
         torch.testing.assert_close(exported(x, mask)[mask], model(x, mask)[mask])
+
+
+def test_importing_the_package_does_not_import_torch():
+    code = "import sys, fairseq_linformer; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 @pytest.mark.parametrize("mask", [torch.tensor([10, 5]), torch.ones(2, 9)])
