@@ -21,8 +21,6 @@ from .dropout import dropout, dropped_product
 from .linear import AnyProjection, LinearProjection
 from .order import Order, cheapest_order, exported_order
 
-LinearFactory = Callable[[int, int], nn.Linear]
-"""Builds a linear layer with bias from (in_features, out_features)."""
 Reduce = Callable[[Tensor], Tensor]
 """Projects positions, (B, n, d) to (B, k', d)."""
 
@@ -121,7 +119,6 @@ class LinearMultiheadAttention(SelfAttention):
         F: projection of values; None to use E.
         shared: E belongs to the caller, who passes its matrix to ``forward`` (layerwise sharing).
         dropout: attention dropout probability.
-        linear: builds the query, key, value and output projections.
     """
 
     def __init__(
@@ -132,10 +129,9 @@ class LinearMultiheadAttention(SelfAttention):
         F: AnyProjection | None = None,
         shared: bool = False,
         dropout: float = 0.0,
-        linear: LinearFactory = nn.Linear,
     ):
         super().__init__(embed_dim, num_heads, dropout)
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim) for _ in range(4))
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
         self.E, self.F = None if shared else E, F
         # A tuple hides the shared E from nn.Module: it is the caller's submodule.
         self._shared: tuple[AnyProjection, ...] = (E,) if shared else ()
@@ -216,8 +212,6 @@ class LinearMultiheadAttention(SelfAttention):
         E, F_ = self.projections
         E_value, F_value = self._matrices(n, projection)
         reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask, scale=masks.E_scale)
-        if F_ is E:
-            return reduce_keys, reduce_keys
         return reduce_keys, partial(F_.reduce, value=F_value, padding_mask=padding_mask, scale=masks.F_scale)
 
     def _project(self, x: Tensor, reduce_keys: Reduce, reduce_values: Reduce, order: Order) -> tuple[Tensor, Tensor]:

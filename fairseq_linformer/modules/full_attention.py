@@ -10,16 +10,16 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .attention import LinearFactory, SelfAttention, gather_positions
+from .attention import SelfAttention, gather_positions
 
 
 class FullAttention(SelfAttention):
     """Self-attention with the parameters and the interface of ``LinearMultiheadAttention``, without E and F."""
 
-    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, linear: LinearFactory = nn.Linear):
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0):
         super().__init__(embed_dim, num_heads, dropout)
         # In fairseq's order, which is that of optimizer states in its checkpoints.
-        self.k_proj, self.v_proj, self.q_proj, self.out_proj = (linear(embed_dim, embed_dim) for _ in range(4))
+        self.k_proj, self.v_proj, self.q_proj, self.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
 
     def mask_key(self, n: int, positions: Tensor | None = None) -> tuple[()]:
         """All layers share the masks."""

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from fairseq_linformer.config import PROJECTION_INITS, PROJECTIONS, SHARING, LinformerConfig
 from fairseq_linformer.modules import LinearMultiheadAttention
 from fairseq_linformer.modules.encoder_layer import build_projection
-from fairseq_linformer.modules.linear import HeadProjections
 from fairseq_linformer.modules.local_window import LocalWindowAttention
 from fairseq_linformer.modules.order import Order
 from fairseq_linformer.modules.projection import LearnedProjection, Projection
@@ -119,26 +118,6 @@ def test_equals_equation_7(sharing, case, init, local_window):
     for order in orders_of(attention):
         for ours, theirs in zip(run(attention, E, x.float(), lengths, order=order), expected):
             torch.testing.assert_close(ours, theirs.float(), rtol=0, atol=1e-5)
-
-
-# Only without sharing can heads differ in k.
-SHARING_AND_K = [*((sharing, 4) for sharing in SHARING), *((sharing, 5) for sharing in SHARING), ("none", "1/4/11")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n, local_window", [(12, 3), (13, 0)])
-@pytest.mark.parametrize("sharing, k", SHARING_AND_K)
-@pytest.mark.parametrize("projection", PROJECTIONS)
-def test_every_kind_of_projection_in_every_sharing_and_form_of_k(projection, sharing, k, n, local_window):
-    """Whole and short inputs, with padding and without; windows of equal and of unequal length."""
-    init = "average" if projection == "random" else "random"
-    attention, E, F = make(sharing, n=n, k=k, projection=projection, init=init, local_window=local_window)
-    assert isinstance(E, HeadProjections) == isinstance(k, str)
-    for lengths in ([n], [3], [7, 4, 1], [n, 10, 2]):
-        x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64)
-        for order in [None, *orders_of(attention)]:
-            for ours, theirs in zip(run(attention, E, x, lengths, order=order), expected_of(attention, x, lengths)):
-                torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("case, local_window", [*((case, 0) for case in LENGTHS), ("padded", 2)])
