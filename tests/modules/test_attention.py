@@ -120,37 +120,6 @@ def test_equals_equation_7(sharing, case, init, local_window):
             torch.testing.assert_close(ours, theirs.float(), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("case, local_window", [*((case, 0) for case in LENGTHS), ("padded", 2)])
-@pytest.mark.parametrize(
-    "sharing, projection, k",
-    [
-        *((sharing, kind, K) for sharing in SHARING for kind in ("linear", "conv")),
-        ("headwise", "max-pool", K),
-        ("headwise", "mean-pool", K),
-        ("none", "linear", "2/5/12"),
-    ],
-)
-def test_gradients_equal_those_of_equation_7(sharing, projection, k, case, local_window):
-    attention, E, F = make(sharing, k=k, projection=projection, init="random", local_window=local_window)
-    lengths = LENGTHS[case]
-    x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64, requires_grad=True)
-    parameters = {id(p): p for p in [x, *attention.parameters(), *E.parameters()]}
-    coefficients = [torch.randn(length, D, dtype=torch.float64) for length in lengths]
-
-    def gradients(outputs):
-        loss = sum((c * out).sum() for c, out in zip(coefficients, outputs))
-        return torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
-
-    expected = gradients(expected_of(attention, x, lengths))
-    for order in orders_of(attention):
-        for p, ours, theirs in zip(
-            parameters.values(), gradients(run(attention, E, x, lengths, order=order)), expected
-        ):
-            # A matrix for windows that no sentence reaches has no gradient in the one, zeros in the other.
-            ours, theirs = (torch.zeros_like(p) if g is None else g for g in (ours, theirs))
-            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
-
-
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_shape_length_mask_and_positions(data):
