@@ -19,7 +19,7 @@ from torch.nn import functional  # not its functions, so that replacing them has
 
 from .dropout import dropout, dropped_product
 from .linear import AnyProjection, LinearProjection
-from .order import Order, cheapest_order, exported_order
+from .order import Order, cheapest_order
 
 Reduce = Callable[[Tensor], Tensor]
 """Projects positions, (B, n, d) to (B, k', d)."""
@@ -189,7 +189,9 @@ class LinearMultiheadAttention(SelfAttention):
         """The cheapest order of multiplication. It changes the run time, and the result only by rounding."""
         E, F_ = self.projections
         if torch.compiler.is_exporting():
-            return exported_order(E.num_reached(1), E.orders)
+            # A graph for inputs of any length has no branches, so the cost must not exceed that of the input's own n
+            # positions. INPUT multiplies k' rows by the weights, at most n only with windows; SCORES is quadratic in n.
+            return Order.INPUT if Order.INPUT in E.orders and E.num_reached(1) == 1 else Order.KEYS
         k, d, H = E.num_reached(n), self.embed_dim, self.num_heads
         return cheapest_order(m, n, k, d, H, separate_values=F_ is not E, among=E.orders)
 

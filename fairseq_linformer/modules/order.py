@@ -49,15 +49,3 @@ def cheapest_order(
         if count < fewest:
             best, fewest = order, count
     return best
-
-
-def exported_order(num_reached_by_one: int, among: Iterable[Order]) -> Order:
-    """The order of a graph that ``torch.export`` records for inputs of any length.
-
-    It has no branches, so the cost must not exceed that of the input's own n positions: INPUT multiplies k' rows by the
-    weights, which are at most n only with windows. SCORES is quadratic in n.
-
-    Args:
-        num_reached_by_one: k' of an input of one position.
-    """
-    return Order.INPUT if Order.INPUT in among and num_reached_by_one == 1 else Order.KEYS
