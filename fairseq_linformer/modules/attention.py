@@ -70,7 +70,7 @@ class SelfAttention(nn.Module):
         """The dropout probability in the current mode."""
         return self.dropout if self.training else 0.0
 
-    def _attend(
+    def attend(
         self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """softmax(q keys^T) values: (B, H, m, d_h), and the weights with ``need_weights``."""
@@ -182,7 +182,7 @@ class LinearMultiheadAttention(SelfAttention):
             context, weights = self._attend_through_scores(q, x, *self._matrices(x.size(1), projection), masks)
         else:
             reductions = self.reductions(x.size(1), projection, padding_mask, masks)
-            context, weights = self._attend(q, *self._project(x, *reductions, order), masks.bias, need_weights)
+            context, weights = self.attend(q, *self._project(x, *reductions, order), masks.bias, need_weights)
         return self.project_output(context), weights if need_weights else None
 
     def _choose_order(self, m: int, n: int) -> Order:
@@ -231,7 +231,7 @@ class LinearMultiheadAttention(SelfAttention):
     def _attend_through_scores(
         self, q: Tensor, x: Tensor, E_matrix: Tensor, F_matrix: Tensor, masks: Masks
     ) -> tuple[Tensor, Tensor]:
-        """Like ``_attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V)."""
+        """Like ``attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V)."""
         E, F_ = self.projections
         assert isinstance(E, LinearProjection) and isinstance(F_, LinearProjection)  # others lack this order
         n = x.size(1)

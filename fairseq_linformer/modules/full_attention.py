@@ -48,5 +48,5 @@ class FullAttention(SelfAttention):
             for linear, y in ((self.q_proj, gather_positions(x, positions)), (self.k_proj, x), (self.v_proj, x))
         )
         bias = self.masks(x, padding_mask) if masks is None else masks
-        context, weights = self._attend(q, keys, values, bias, need_weights)
+        context, weights = self.attend(q, keys, values, bias, need_weights)
         return self.project_output(context), weights
