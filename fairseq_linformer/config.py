@@ -169,7 +169,7 @@ class LinformerConfig:
         above=0,
         at_most=1,
     )
-    """See ``modules/rate.py``. Weight decay pulls E and F toward their initialization."""
+    """See ``default_lr_scale`` in ``modules/projection.py``. Weight decay pulls E and F toward their initialization."""
     freeze_projections: bool = setting(False, "do not train E and F")
     local_window: int = setting(
         0,

@@ -289,16 +289,15 @@ class LinformerClassificationHead(nn.Module):
         return self.out_proj(self.dropout(x))
 
 
-class LinformerForMaskedLM(LinformerPreTrainedModel):
-    """Encoder and masked language model head."""
+class _LabeledModel(LinformerPreTrainedModel):
+    """An encoder, and a head whose logits are compared with labels."""
 
-    _tied_weights_keys = {"lm_head.weight": "linformer.encoder.embed_tokens.weight"}
+    output_class: Any
+    reads_first_only = False
 
-    def __init__(self, config: LinformerPreTrainedConfig):
-        super().__init__(config)
-        self.linformer = LinformerModel(config)
-        self.lm_head = LinformerLMHead(config)
-        self.post_init()
+    def head(self, features: Tensor) -> Tensor:
+        """The logits of features (B, n, d)."""
+        raise NotImplementedError
 
     @can_return_tuple
     def forward(
@@ -309,30 +308,57 @@ class LinformerForMaskedLM(LinformerPreTrainedModel):
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | None = None,
         **kwargs,
-    ) -> MaskedLMOutput | tuple[Tensor, ...]:
+    ) -> Any:
         """The other arguments are those of ``LinformerModel.forward``.
 
         Args:
-            labels: (B, n), the tokens at masked positions; -100 elsewhere.
-            num_items_in_batch: number of masked positions in all batches of an update; None for those of this one.
+            labels: see the class; -100 at positions without one.
+            num_items_in_batch: number of labels in all batches of an update; None for those of this one.
 
         Returns:
-            ``loss``, the sum over the masked positions divided by their number, and ``logits`` (B, n, V).
+            ``loss``, the sum over the labels divided by their number, and ``logits``.
         """
-        outputs = self.linformer(input_ids, attention_mask, return_dict=True, **kwargs)
-        logits = self.lm_head(outputs.last_hidden_state)
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(logits, labels, vocab_size=logits.size(-1), num_items_in_batch=num_items_in_batch)
-        return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+        first_only = self.reads_first_only
+        outputs = self.linformer(input_ids, attention_mask, return_dict=True, first_only=first_only, **kwargs)
+        logits = self.head(outputs.last_hidden_state)
+        loss = None if labels is None else self.compute_loss(logits, labels, num_items_in_batch)
+        return self.output_class(loss, logits, outputs.hidden_states, outputs.attentions)
+
+    def compute_loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | None) -> Tensor:
+        return self.loss_function(
+            logits=logits,
+            labels=labels,
+            vocab_size=logits.size(-1),
+            config=self.config,
+            num_items_in_batch=num_items_in_batch,
+        )
 
 
-class LinformerForSequenceClassification(LinformerPreTrainedModel):
-    """Encoder and classification head.
+class LinformerForMaskedLM(_LabeledModel):
+    """Encoder and masked language model head: logits (B, n, V), labels (B, n), the tokens at masked positions."""
+
+    output_class = MaskedLMOutput
+    _tied_weights_keys = {"lm_head.weight": "linformer.encoder.embed_tokens.weight"}
+
+    def __init__(self, config: LinformerPreTrainedConfig):
+        super().__init__(config)
+        self.linformer = LinformerModel(config)
+        self.lm_head = LinformerLMHead(config)
+        self.post_init()
+
+    def head(self, features: Tensor) -> Tensor:
+        return self.lm_head(features)
+
+
+class LinformerForSequenceClassification(_LabeledModel):
+    """Encoder and classification head: logits (B, C). Labels are (B,) classes, or (B,) values for ``problem_type``
+    regression, or (B, C) zeros and ones for ``multi_label_classification``.
 
     As in fairseq it keeps the language model head, unused and frozen, so that ``Trainer`` saves a complete model.
     """
 
+    output_class = SequenceClassifierOutput
+    reads_first_only = True
     _tied_weights_keys = LinformerForMaskedLM._tied_weights_keys
 
     def __init__(self, config: LinformerPreTrainedConfig):
@@ -343,38 +369,19 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
         self.classifier = LinformerClassificationHead(config)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        *,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | None = None,
-        **kwargs,
-    ) -> SequenceClassifierOutput | tuple[Tensor, ...]:
-        """The other arguments are those of ``LinformerModel.forward``.
+    def head(self, features: Tensor) -> Tensor:
+        return self.classifier(features)
 
-        Args:
-            labels: (B,) classes, or (B,) values for ``problem_type`` regression, or (B, C) zeros and ones for
-                ``multi_label_classification``.
-            num_items_in_batch: number of labels in all batches of an update; None for those of this one.
-
-        Returns:
-            ``loss`` and ``logits`` (B, C).
-        """
-        outputs = self.linformer(input_ids, attention_mask, return_dict=True, first_only=True, **kwargs)
-        logits = self.classifier(outputs.last_hidden_state)
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, logits=logits, pooled_logits=logits, config=self.config)
-            if num_items_in_batch is not None:
-                loss = loss * labels.numel() / num_items_in_batch  # loss functions of scores ignore it
-        return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+    def compute_loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | None) -> Tensor:
+        loss = self.loss_function(labels=labels, logits=logits, pooled_logits=logits, config=self.config)
+        # Loss functions of scores ignore the number.
+        return loss if num_items_in_batch is None else loss * labels.numel() / num_items_in_batch
 
 
-class LinformerForTokenClassification(LinformerPreTrainedModel):
-    """Encoder and a linear layer that classifies each token."""
+class LinformerForTokenClassification(_LabeledModel):
+    """Encoder and a linear layer that classifies each token: logits (B, n, C), labels (B, n) classes."""
+
+    output_class = TokenClassifierOutput
 
     def __init__(self, config: LinformerPreTrainedConfig):
         super().__init__(config)
@@ -383,31 +390,8 @@ class LinformerForTokenClassification(LinformerPreTrainedModel):
         self.score = nn.Linear(config.embed_dim, config.num_labels).apply(init_bert_weights)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        *,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | None = None,
-        **kwargs,
-    ) -> TokenClassifierOutput | tuple[Tensor, ...]:
-        """The other arguments are those of ``LinformerModel.forward``.
-
-        Args:
-            labels: (B, n) classes; -100 where there is none.
-            num_items_in_batch: number of tokens with a class in all batches of an update; None for those of this one.
-
-        Returns:
-            ``loss``, the sum over the tokens with a class divided by their number, and ``logits`` (B, n, C).
-        """
-        outputs = self.linformer(input_ids, attention_mask, return_dict=True, **kwargs)
-        logits = self.score(self.dropout(outputs.last_hidden_state))
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(logits, labels, self.config, num_items_in_batch=num_items_in_batch)
-        return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+    def head(self, features: Tensor) -> Tensor:
+        return self.score(self.dropout(features))
 
 
 class LinformerForQuestionAnswering(LinformerPreTrainedModel):

@@ -325,17 +325,9 @@ def logits_loss(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> T
     return F.kl_div(log_q, log_p, reduction="batchmean", log_target=True) * temperature**2
 
 
-def list_short_lengths(n: int) -> list[int]:
-    """n halved again and again, rounded up, while it is at least 2 * ``SHORTEST``."""
-    lengths = []
-    while n >= 2 * SHORTEST:
-        n = ceil_div(n, 2)
-        lengths.append(n)
-    return lengths
-
-
 def draw_length(masked: Tensor, short_seq_prob: float) -> int:
-    """The length of the blocks of a batch: n, or with probability ``short_seq_prob`` one of ``list_short_lengths``.
+    """The length of the blocks of a batch: n, or with probability ``short_seq_prob`` n halved once or more, rounded up,
+    while it is at least 2 * ``SHORTEST``.
 
     It depends on the masks of the batch alone. Masks change in every epoch, so each epoch draws again; resumed training
     draws the same.
@@ -345,7 +337,10 @@ def draw_length(masked: Tensor, short_seq_prob: float) -> int:
     """
     n = masked.size(1)
     generator = random.Random(repr(masked.flatten().nonzero().flatten().tolist()))
-    lengths = list_short_lengths(n)
+    lengths, half = [], n
+    while half >= 2 * SHORTEST:
+        half = ceil_div(half, 2)
+        lengths.append(half)
     return generator.choice(lengths) if lengths and generator.random() < short_seq_prob else n
 
 

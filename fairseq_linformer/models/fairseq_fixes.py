@@ -16,7 +16,7 @@ import re
 import sys
 import typing
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, partial, wraps
 from pathlib import Path
@@ -73,7 +73,7 @@ def _replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[
 
 
 @_replaces(EpochBatchIterator, "__init__")
-def init_without_reuse(init: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> None:
+def init_without_reuse(init, self, *args, **kwargs):
     """Masks are new in every epoch: fairseq keeps its data loader processes, whose copy of the dataset stays in the
     first epoch."""
     init(self, *args, **kwargs)
@@ -81,14 +81,14 @@ def init_without_reuse(init: Callable[..., None], self: Any, *args: Any, **kwarg
 
 
 @_replaces(EpochBatchIterator, "state_dict")
-def state_dict_with_ranks(state_dict: Callable[..., dict[str, Any]], self: Any) -> dict[str, Any]:
+def state_dict_with_ranks(state_dict, self):
     """Training resumes with any number of ranks: fairseq counts the batches that each rank has read, so that another
     number would repeat or skip a part of the epoch."""
     return {**state_dict(self), NUM_RANKS_KEY: self.num_shards}
 
 
 @_replaces(EpochBatchIterator, "load_state_dict")
-def load_state_dict_with_ranks(load_state_dict: Callable[..., None], self: Any, state: dict[str, Any]) -> None:
+def load_state_dict_with_ranks(load_state_dict, self, state):
     """See ``state_dict_with_ranks``."""
     # The batches of an epoch have one order, and each of N ranks takes every N-th.
     num_batches = state.get("iterations_in_epoch", 0) * state.get(NUM_RANKS_KEY, self.num_shards)
@@ -109,7 +109,7 @@ torch.serialization.add_safe_globals([*_NUMBERS, *_CONTAINERS, *_SETTINGS])
 
 
 @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
-def load_as_data(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
+def load_as_data(load, path, *args, **kwargs):
     """Checkpoints load, as data: OmegaConf replaces ``${oc.env:NAME}`` in their settings by the environment."""
     with _explain_failures(path, "a fairseq checkpoint"):
         state = load(path, *args, **kwargs)
@@ -200,7 +200,7 @@ def _evaluate(node: ast.expr) -> Any:
 
 
 @_replaces(Trainer, "load_checkpoint")
-def load_if_it_fits(load: Callable[..., Any], self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+def load_if_it_fits(load, self, filename, *args, **kwargs):
     """A checkpoint that training starts from must exist and have the model's options: fairseq starts from random
     parameters without it, and compares shapes only."""
     if not PathManager.isfile(filename):
@@ -221,7 +221,7 @@ def read_options(path) -> dict[str, Any]:
 
 
 @_replaces(checkpoint_utils, "load_model_ensemble_and_task")
-def load_with_heads(load: Callable[..., Any], filenames: Sequence[str], *args: Any, **kwargs: Any) -> Any:
+def load_with_heads(load, filenames, *args, **kwargs):
     """A checkpoint to evaluate must have its task's classification head: fairseq evaluates a random one instead."""
     models, cfg, task = load(filenames, *args, **kwargs)
     for filename, model in zip(filenames, models):
@@ -234,7 +234,7 @@ def load_with_heads(load: Callable[..., Any], filenames: Sequence[str], *args: A
 
 
 @_replaces(PathManager, "copy")
-def copy_and_rename(copy: Callable[..., Any], source: str, target: str, overwrite: bool = False) -> Any:
+def copy_and_rename(copy, source, target, overwrite=False):
     """``checkpoint_best.pt`` and ``checkpoint_last.pt`` are complete: fairseq copies to them in place, so that a killed
     process would leave a damaged one."""
     copied = copy(source, f"{target}.tmp", overwrite=True)
@@ -243,9 +243,7 @@ def copy_and_rename(copy: Callable[..., Any], source: str, target: str, overwrit
 
 
 @_replaces(checkpoint_utils, "save_checkpoint")
-def save_without_nan_as_best(
-    save: Callable[..., Any], cfg: Any, trainer: Any, epoch_itr: Any, metric: float | None, *args: Any
-) -> Any:
+def save_without_nan_as_best(save, cfg, trainer, epoch_itr, metric, *args):
     """NaN never becomes the best metric: in fairseq any later validation would replace its ``checkpoint_best.pt``, and
     none would count as better for ``--patience``."""
     is_usable = metric is not None and math.isfinite(metric)
@@ -253,7 +251,7 @@ def save_without_nan_as_best(
 
 
 @_replaces(train, "should_stop_early")
-def stop_with_nan_as_worst(should_stop: Callable[..., bool], cfg: Any, metric: float | None) -> bool:
+def stop_with_nan_as_worst(should_stop, cfg, metric):
     """See ``save_without_nan_as_best``."""
     if metric is not None and not math.isfinite(metric):
         metric = -math.inf if cfg.checkpoint.maximize_best_checkpoint_metric else math.inf
@@ -261,7 +259,7 @@ def stop_with_nan_as_worst(should_stop: Callable[..., bool], cfg: Any, metric: f
 
 
 @_replaces(sentence_prediction, "pearson_and_spearman")
-def correlate_rows(correlate: Callable[..., dict[str, float]], preds: Any, labels: Any) -> dict[str, float]:
+def correlate_rows(correlate, preds, labels):
     """A validation batch of one row ends no training: fairseq logs the correlation of each batch, too, for which SciPy
     needs two rows."""
     if len(preds) > 1:
@@ -273,7 +271,7 @@ def correlate_rows(correlate: Callable[..., dict[str, float]], preds: Any, label
 
 
 @_replaces(Trainer, "train_step")
-def train_step_or_end(train_step: Callable[..., Any], self: Any, samples: Any, raise_oom: bool = False) -> Any:
+def train_step_or_end(train_step, self, samples, raise_oom=False):
     """The first batch that does not fit ends training: fairseq would skip every such batch, and never end."""
     try:
         return train_step(self, samples, raise_oom=True)
@@ -289,7 +287,7 @@ def train_step_or_end(train_step: Callable[..., Any], self: Any, samples: Any, r
 
 
 @_replaces(distributed_utils, "call_main")
-def call_main_without_tpu(call_main: Callable[..., Any], cfg: Any, main: Any, **kwargs: Any) -> Any:
+def call_main_without_tpu(call_main, cfg, main, **kwargs):
     """``--bf16`` means bf16 on a GPU: fairseq takes it for a TPU and fails without one."""
     cfg.common.tpu = cfg.common.tpu and "--tpu" in sys.argv
     return call_main(cfg, main, **kwargs)
@@ -301,7 +299,7 @@ def _is_on_cpu(common: Any) -> bool:
 
 
 @_replaces(Trainer, "__init__")
-def init_without_fp16_on_cpu(init: Callable[..., None], self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+def init_without_fp16_on_cpu(init, self, cfg, *args, **kwargs):
     """``--fp16`` is rejected on a CPU, where fairseq fails in the first update."""
     if cfg.common.fp16 and _is_on_cpu(cfg.common):
         raise ValueError("--fp16 needs a GPU; on a CPU use --amp (YAML: common.fp16=false common.amp=true)")
@@ -309,16 +307,7 @@ def init_without_fp16_on_cpu(init: Callable[..., None], self: Any, cfg: Any, *ar
 
 
 @_replaces(FairseqTask, "train_step")
-def train_step_on_cpu(
-    train_step: Callable[..., Any],
-    self: Any,
-    sample: Any,
-    model: nn.Module,
-    criterion: Any,
-    optimizer: Any,
-    *args: Any,
-    **options: Any,
-) -> Any:
+def train_step_on_cpu(train_step, self, sample, model, criterion, optimizer, *args, **options):
     """``--amp`` computes in bf16 on a CPU: fairseq's autocast is CUDA's, so that training stays in single precision.
 
     bf16 has the range of single precision and needs no gradient scaler, which would hide non-finite gradients: they end
@@ -333,13 +322,11 @@ def train_step_on_cpu(
 
 
 @_replaces(AMPOptimizer, "clip_grad_norm")
-def clip_grad_norm_on_cpu(
-    clip_grad_norm: Callable[..., Tensor], self: Any, max_norm: float, aggregate_norm_fn: Any = None
-) -> Tensor:
+def clip_grad_norm_on_cpu(clip_grad_norm, self, max_norm, aggregate_norm_fn=None):
     """See ``train_step_on_cpu``."""
     if self.scaler.is_enabled():
         return clip_grad_norm(self, max_norm, aggregate_norm_fn)
-    norm: Tensor = self.fp32_optimizer.clip_grad_norm(max_norm, aggregate_norm_fn)
+    norm = self.fp32_optimizer.clip_grad_norm(max_norm, aggregate_norm_fn)
     if not torch.isfinite(norm).all():
         raise FloatingPointError("gradients are Nan/Inf")  # fairseq's words
     return norm
@@ -361,7 +348,7 @@ def _exempt_attention() -> None:
     """
 
     @_replaces(F, "scaled_dot_product_attention")
-    def attention_without_autocast(attention: Callable[..., Tensor], *args: Any, **options: Any) -> Tensor:
+    def attention_without_autocast(attention, *args, **options):
         if args[0].device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
             return attention(*args, **options)
         with torch.autocast("cpu", enabled=False):
@@ -380,7 +367,7 @@ def _is_under_torchrun() -> bool:
 
 
 @_replaces(distributed_utils, "call_main")
-def call_main_as_rank(call_main: Callable[..., Any], cfg: Any, main: Any, **kwargs: Any) -> Any:
+def call_main_as_rank(call_main, cfg, main, **kwargs):
     """torchrun starts one job on CPUs: fairseq, which counts GPUs, starts a job in each process, all of which write the
     same checkpoints, or divides by 0. ``fairseq-hydra-train`` imports the plugin too late, and is rejected."""
     options = cfg.distributed_training
@@ -394,7 +381,7 @@ def call_main_as_rank(call_main: Callable[..., Any], cfg: Any, main: Any, **kwar
 
 
 @_replaces(Trainer, "__init__")
-def init_as_rank(init: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> None:
+def init_as_rank(init, self, *args, **kwargs):
     """See ``call_main_as_rank``."""
     if _is_under_torchrun() and not dist.is_initialized():
         raise ValueError(
@@ -406,9 +393,7 @@ def init_as_rank(init: Callable[..., None], self: Any, *args: Any, **kwargs: Any
 
 
 @_replaces(distributed_fairseq_model, "DistributedDataParallel")
-def wrap_on_its_device(
-    wrap: Callable[..., nn.Module], module: nn.Module, device_ids: Any, output_device: Any, **options: Any
-) -> nn.Module:
+def wrap_on_its_device(wrap, module, device_ids, output_device, **options):
     """``--ddp-backend pytorch_ddp``, the default, works on CPUs: fairseq passes device IDs, which PyTorch rejects."""
     if not next(module.parameters()).is_cuda:
         device_ids = output_device = None
@@ -416,15 +401,13 @@ def wrap_on_its_device(
 
 
 @_replaces(distributed_utils, "all_gather_list")
-def gather_without_gpu(
-    gather: Callable[..., list[Any]], data: Any, group: Any = None, max_size: int = 16384
-) -> list[Any]:
+def gather_without_gpu(gather, data, group=None, max_size=16384):
     """Ranks on CPUs exchange logs that cannot be summed, and those of ``fairseq-validate``: fairseq's buffers are on
     GPUs."""
     if torch.cuda.is_available():
         return gather(data, group, max_size)
     group = group or distributed_utils.get_global_group()
-    gathered: list[Any] = [None] * dist.get_world_size(group)
+    gathered = [None] * dist.get_world_size(group)
     dist.all_gather_object(gathered, utils.move_to_cpu(data), group)
     return gathered
 
@@ -440,7 +423,7 @@ cast(Any, masked_lm.MaskedLMTask).args = property(lambda self: self.cfg)
 
 
 @_replaces(masked_lm, "get_whole_word_mask")
-def mask_whole_words(_: Any, cfg: Any, dictionary: Any) -> Tensor:
+def mask_whole_words(_, cfg, dictionary):
     """``--mask-whole-words`` works. Words are those of the tokenizer."""
     return find_beginnings(cfg.data.split(os.pathsep)[0], dictionary)
 
@@ -466,7 +449,7 @@ _consumers = WeakSet[BackgroundConsumer]()
 
 
 @_replaces(BufferedIterator, "_create_consumer")
-def create_and_remember(create: Callable[..., None], self: Any) -> None:
+def create_and_remember(create, self):
     """The thread that loads batches ahead ends before the interpreter: PyTorch aborts a thread that still works then
     ("terminate called without an active exception"), so that training that is complete would end with an error."""
     create(self)
@@ -474,7 +457,7 @@ def create_and_remember(create: Callable[..., None], self: Any) -> None:
 
 
 @_replaces(train, "validate")
-def validate_and_stop_loading(validate: Callable[..., Any], *args: Any) -> Any:
+def validate_and_stop_loading(validate, *args):
     """A validation that ``--max-valid-steps`` cuts short leaves no thread: fairseq's has a batch that nobody takes, and
     waits forever."""
     others = set(_consumers)

@@ -147,10 +147,12 @@ class LinformerRobertaEncoder(RobertaEncoder):
         encoder = LinformerEncoder(
             to_linformer_config(args, len(dictionary), dictionary.pad()),
             embed_tokens,
-            linear=lambda inputs, outputs: noisy(nn.Linear(inputs, outputs)),
             layer_norm=LayerNorm,  # apex's if apex and a GPU are available
             embedding_noise=noisy(nn.Linear(width, width, bias=False)) if args.quant_noise_pq > 0 else None,
         )
+        for module in encoder.layers.modules():
+            if isinstance(module, nn.Linear):
+                noisy(module)
         # Each group would add its own quantization noise to the weights, and be compiled for its own sizes.
         encoder.use_length_groups = args.quant_noise_pq == 0 and not args.compile
         if args.compile:

@@ -115,22 +115,21 @@ def resize_state_dict(
     """
     if config.projection == "random":
         raise ValueError("random projections cannot be resized; draw new matrices instead")
-    old = {position: build_projection(config, *position) for position in projection_prefixes(config).values()}
-    new = {key: value for key, value in state.items() if _PROJECTION.match(key) is None}
-    for prefix, position in projection_prefixes(config).items():
-        entries = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-        old[position].load_state_dict(entries)
-    dims: list[Dim] = []
-    for layer in range(config.layers):
-        E = old[0 if config.has_single_projection else layer, "E"]
-        heads = list(E.heads) if isinstance(E, HeadProjections) else [E]
-        scaled = [scale_projected_dim(head.k, head.n, n, head.layout.windows) for head in heads]
-        dims.append(scaled[0] if len({*scaled}) == 1 else tuple(scaled))
+    places, old = projection_prefixes(config), {}
+    dims: list[Dim] = []  # of each layer, or of the E of all
+    for prefix, (layer, which) in places.items():
+        old[prefix] = projection = build_projection(config, layer, which)
+        projection.load_state_dict({key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)})
+        if which == "E":
+            heads = list(projection.heads) if isinstance(projection, HeadProjections) else [projection]
+            scaled = [scale_projected_dim(head.k, head.n, n, head.layout.windows) for head in heads]
+            dims.append(scaled[0] if len({*scaled}) == 1 else tuple(scaled))
     new_config = replace(config, max_positions=n, projected_dim=format_projected_dim(dims))
+    new = {key: value for key, value in state.items() if _PROJECTION.match(key) is None}
     new[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
-    for prefix, position in projection_prefixes(config).items():
-        module = build_projection(new_config, *position)
-        resize_projection(old[position], module)
+    for prefix, place in places.items():
+        module = build_projection(new_config, *place)
+        resize_projection(old[prefix], module)
         new.update({prefix + key: value for key, value in module.state_dict().items()})
     return new, new_config
 

@@ -19,10 +19,8 @@ from torch.nn import functional  # not its functions, so that replacing them has
 
 from .dropout import dropout, dropped_product
 from .linear import AnyProjection, LinearProjection
-from .order import Order, cheapest_order, exported_order
+from .order import Order, cheapest_order
 
-LinearFactory = Callable[[int, int], nn.Linear]
-"""Builds a linear layer with bias from (in_features, out_features)."""
 Reduce = Callable[[Tensor], Tensor]
 """Projects positions, (B, n, d) to (B, k', d)."""
 
@@ -34,14 +32,75 @@ class Masks(NamedTuple):
     Attributes:
         bias: added to the scores, see ``Projection.bias``.
         E_scale, F_scale: see ``Projection.row_scale``.
+        neighbors: of a local window, ``local_window.Neighbors``; None if the window of each query is gathered.
     """
 
     bias: Tensor | None
     E_scale: Any
     F_scale: Any
+    neighbors: Any = None
 
 
-class LinearMultiheadAttention(nn.Module):
+class SelfAttention(nn.Module):
+    """What linear and full attention have in common: heads, dropout, and softmax(q keys^T) values.
+
+    Args:
+        embed_dim: d.
+        num_heads: H, which must divide d.
+        dropout: attention dropout probability.
+    """
+
+    q_proj: nn.Linear
+    k_proj: nn.Linear
+    v_proj: nn.Linear
+    out_proj: nn.Linear
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float):
+        super().__init__()
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.head_dim, self.dropout = embed_dim // num_heads, dropout
+
+    @property
+    def projections(self) -> tuple[AnyProjection | None, AnyProjection | None]:
+        """E and F."""
+        return None, None
+
+    @property
+    def active_dropout(self) -> float:
+        """The dropout probability in the current mode."""
+        return self.dropout if self.training else 0.0
+
+    def attend(
+        self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """softmax(q keys^T) values: (B, H, m, d_h), and the weights with ``need_weights``."""
+        p = self.active_dropout
+        # On CPU, PyTorch's attention with dropout is not fused and stores 12 bytes per weight; this stores 5.
+        if not (need_weights or (p > 0 and q.device.type == "cpu")):
+            mask = None if bias is None else bias.to(q.dtype)
+            return functional.scaled_dot_product_attention(q, keys, values, mask, p), None
+        weights = self._softmax(self._scaled(q) @ keys.transpose(-2, -1), bias)
+        return dropped_product(weights, values, p), weights if need_weights else None
+
+    def _scaled(self, q: Tensor) -> Tensor:
+        """q / sqrt(d_h). Queries are scaled because scores are more numerous."""
+        return q / math.sqrt(self.head_dim)
+
+    def _softmax(self, scores: Tensor, bias: Tensor | None) -> Tensor:
+        return torch.softmax(scores if bias is None else scores + bias.to(scores.dtype), -1)
+
+    def project_output(self, context: Tensor) -> Tensor:
+        """(B, H, m, d_h) to (B, m, d)"""
+        output: Tensor = self.out_proj(context.transpose(1, 2).flatten(2))
+        return output
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """(B, length, d) -> (B, H, length, d_h)"""
+        heads: Tensor = x.unflatten(-1, (self.num_heads, self.head_dim))
+        return heads.transpose(1, 2)
+
+
+class LinearMultiheadAttention(SelfAttention):
     """Self-attention whose keys and values are projected from n to k positions.
 
     The equation leaves three choices open:
@@ -60,7 +119,6 @@ class LinearMultiheadAttention(nn.Module):
         F: projection of values; None to use E.
         shared: E belongs to the caller, who passes its matrix to ``forward`` (layerwise sharing).
         dropout: attention dropout probability.
-        linear: builds the query, key, value and output projections.
     """
 
     def __init__(
@@ -71,26 +129,17 @@ class LinearMultiheadAttention(nn.Module):
         F: AnyProjection | None = None,
         shared: bool = False,
         dropout: float = 0.0,
-        linear: LinearFactory = nn.Linear,
     ):
-        super().__init__()
-        self.embed_dim, self.num_heads = embed_dim, num_heads
-        self.head_dim, self.dropout = embed_dim // num_heads, dropout
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim) for _ in range(4))
+        super().__init__(embed_dim, num_heads, dropout)
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
         self.E, self.F = None if shared else E, F
         # A tuple hides the shared E from nn.Module: it is the caller's submodule.
         self._shared: tuple[AnyProjection, ...] = (E,) if shared else ()
 
     @property
     def projections(self) -> tuple[AnyProjection, AnyProjection]:
-        """E and F."""
         E = self.E or self._shared[0]
         return E, self.F or E
-
-    @property
-    def active_dropout(self) -> float:
-        """The dropout probability in the current mode."""
-        return self.dropout if self.training else 0.0
 
     def mask_key(self, n: int, positions: Tensor | None = None) -> tuple[Any, ...]:
         """What ``masks`` depend on besides the input: n positions, of which ``positions`` are read."""
@@ -109,7 +158,6 @@ class LinearMultiheadAttention(nn.Module):
         projection: Tensor | None = None,
         positions: Tensor | None = None,
         need_weights: bool = False,
-        order: Order | None = None,
         masks: Any = None,
     ) -> tuple[Tensor, Tensor | None]:
         """
@@ -119,8 +167,6 @@ class LinearMultiheadAttention(nn.Module):
             projection: matrix or kernel of the E that all layers share.
             positions: (B, m), the query positions; None for all.
             need_weights: also return the attention weights.
-            order: order of multiplication, one of ``E.orders``; None for the cheapest. It changes the run time, and
-                the result only by rounding.
             masks: those of a layer with the same ``mask_key``, for the same input; None to compute them.
 
         Returns:
@@ -130,19 +176,22 @@ class LinearMultiheadAttention(nn.Module):
             masks = self.masks(x, padding_mask)
         q = self.split_heads(self.q_proj(gather_positions(x, positions)))
         x = zero_padding(x, padding_mask)
-        order = order or self._choose_order(q.size(2), x.size(1))
+        order = self._choose_order(q.size(2), x.size(1))
         weights: Tensor | None
         if order is Order.SCORES:
             context, weights = self._attend_through_scores(q, x, *self._matrices(x.size(1), projection), masks)
         else:
             reductions = self.reductions(x.size(1), projection, padding_mask, masks)
-            context, weights = self._attend(q, *self._project(x, *reductions, order), masks.bias, need_weights)
+            context, weights = self.attend(q, *self._project(x, *reductions, order), masks.bias, need_weights)
         return self.project_output(context), weights if need_weights else None
 
     def _choose_order(self, m: int, n: int) -> Order:
+        """The cheapest order of multiplication. It changes the run time, and the result only by rounding."""
         E, F_ = self.projections
         if torch.compiler.is_exporting():
-            return exported_order(E.num_reached(1), E.orders)
+            # A graph for inputs of any length has no branches, so the cost must not exceed that of the input's own n
+            # positions. INPUT multiplies k' rows by the weights, at most n only with windows; SCORES is quadratic in n.
+            return Order.INPUT if Order.INPUT in E.orders and E.num_reached(1) == 1 else Order.KEYS
         k, d, H = E.num_reached(n), self.embed_dim, self.num_heads
         return cheapest_order(m, n, k, d, H, separate_values=F_ is not E, among=E.orders)
 
@@ -165,8 +214,6 @@ class LinearMultiheadAttention(nn.Module):
         E, F_ = self.projections
         E_value, F_value = self._matrices(n, projection)
         reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask, scale=masks.E_scale)
-        if F_ is E:
-            return reduce_keys, reduce_keys
         return reduce_keys, partial(F_.reduce, value=F_value, padding_mask=padding_mask, scale=masks.F_scale)
 
     def _project(self, x: Tensor, reduce_keys: Reduce, reduce_values: Reduce, order: Order) -> tuple[Tensor, Tensor]:
@@ -181,22 +228,10 @@ class LinearMultiheadAttention(nn.Module):
             values = reduce_values(values - value_bias) + value_bias
         return self.split_heads(keys), self.split_heads(values)
 
-    def _attend(
-        self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, need_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """softmax(q keys^T) values: (B, H, m, d_h), and the weights with ``need_weights``."""
-        p = self.active_dropout
-        # On CPU, PyTorch's attention with dropout is not fused and stores 12 bytes per weight; this stores 5.
-        if not (need_weights or (p > 0 and q.device.type == "cpu")):
-            mask = None if bias is None else bias.to(q.dtype)
-            return functional.scaled_dot_product_attention(q, keys, values, mask, p), None
-        weights = self._softmax(self._scaled(q) @ keys.transpose(-2, -1), bias)
-        return dropped_product(weights, values, p), weights
-
     def _attend_through_scores(
         self, q: Tensor, x: Tensor, E_matrix: Tensor, F_matrix: Tensor, masks: Masks
     ) -> tuple[Tensor, Tensor]:
-        """Like ``_attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V)."""
+        """Like ``attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V)."""
         E, F_ = self.projections
         assert isinstance(E, LinearProjection) and isinstance(F_, LinearProjection)  # others lack this order
         n = x.size(1)
@@ -214,23 +249,6 @@ class LinearMultiheadAttention(nn.Module):
         # After dropout the weights no longer sum to one.
         value_bias = dropped.sum(-1, keepdim=True) * self.split_heads(value_bias)
         return (_scale_columns(dropped, masks.F_scale) @ F_matrix) @ values + value_bias, weights
-
-    def _scaled(self, q: Tensor) -> Tensor:
-        """q / sqrt(d_h). Queries are scaled because scores are more numerous."""
-        return q / math.sqrt(self.head_dim)
-
-    def _softmax(self, scores: Tensor, bias: Tensor | None) -> Tensor:
-        return torch.softmax(scores if bias is None else scores + bias.to(scores.dtype), -1)
-
-    def project_output(self, context: Tensor) -> Tensor:
-        """(B, H, m, d_h) to (B, m, d)"""
-        output: Tensor = self.out_proj(context.transpose(1, 2).flatten(2))
-        return output
-
-    def split_heads(self, x: Tensor) -> Tensor:
-        """(B, length, d) -> (B, H, length, d_h)"""
-        heads: Tensor = x.unflatten(-1, (self.num_heads, self.head_dim))
-        return heads.transpose(1, 2)
 
 
 def _scale_columns(scores: Tensor, scale: Tensor | None) -> Tensor:

@@ -2,9 +2,7 @@
 
 PyTorch does so on a GPU; on a CPU its ``dropout`` stores the mask in the input's dtype, four bytes in single precision.
 With the same seed the same numbers are dropped. The others are scaled by 1 / (1 - p) in double precision, whereas
-PyTorch computes it in the input's. In single precision the results differ by a rounding for 15 of the values p = 0.01,
-0.02, ..., 0.99 (for 0.15, not for 0.1, 0.2, 0.3 and 0.5); in double, half and bfloat16 for none. Gradients in bfloat16
-may differ by a rounding for 0.1 too.
+PyTorch computes it in the input's: for some p the results differ by a rounding.
 """
 
 from typing import Any

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..config import LinformerConfig
-from .attention import LinearFactory, gather_positions
+from .attention import gather_positions
 from .dropout import Dropout
 from .encoder_layer import LayerNormFactory, LinformerEncoderLayer, build_projection
 from .length_groups import Group, count_group_positions, group_by_length
@@ -32,12 +32,10 @@ class LinformerLayers(nn.Module):
     """Run sentences of similar length together if this saves time (``length_groups.py``), with one call of each layer
     per group. False for hooks that need the whole batch."""
 
-    def _build_layers(self, config: LinformerConfig, linear: LinearFactory, layer_norm: LayerNormFactory) -> None:
+    def _build_layers(self, config: LinformerConfig, layer_norm: LayerNormFactory) -> None:
         self.config = config
         self.E = build_projection(config) if config.has_single_projection else None
-        self.layers = nn.ModuleList(
-            LinformerEncoderLayer(config, i, self.E, linear, layer_norm) for i in range(config.layers)
-        )
+        self.layers = nn.ModuleList(LinformerEncoderLayer(config, i, self.E, layer_norm) for i in range(config.layers))
         self.layer_norm = layer_norm(config.embed_dim, config.layer_norm_eps) if config.normalize_before else None
         self.apply(init_bert_weights)
 
@@ -162,7 +160,7 @@ class LinformerEncoder(LinformerLayers):
     Args:
         config: shape of the encoder.
         embed_tokens: (vocab_size, d) embedding to use; None builds one.
-        linear, layer_norm: build the parts of a layer, as in ``LinformerEncoderLayer``.
+        layer_norm: builds the norms.
         embedding_noise: applied to the embeddings; fairseq's quantization noise.
     """
 
@@ -170,7 +168,6 @@ class LinformerEncoder(LinformerLayers):
         self,
         config: LinformerConfig,
         embed_tokens: nn.Embedding | None = None,
-        linear: LinearFactory = nn.Linear,
         layer_norm: LayerNormFactory = nn.LayerNorm,
         embedding_noise: nn.Module | None = None,
     ):
@@ -183,7 +180,7 @@ class LinformerEncoder(LinformerLayers):
         self.layernorm_embedding = layer_norm(d, config.layer_norm_eps) if config.layernorm_embedding else None
         self.quant_noise = embedding_noise
         self.dropout_module = Dropout(config.dropout)
-        self._build_layers(config, linear, layer_norm)
+        self._build_layers(config, layer_norm)
 
     def forward(
         self,
@@ -261,7 +258,7 @@ class Linformer(LinformerLayers):
             projected_dim=k,
             **options,
         )
-        self._build_layers(config, nn.Linear, nn.LayerNorm)
+        self._build_layers(config, nn.LayerNorm)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """

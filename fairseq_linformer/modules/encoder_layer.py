@@ -11,14 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import LinformerConfig, default_init
-from .attention import LinearFactory, LinearMultiheadAttention, gather_positions
+from .attention import LinearMultiheadAttention, SelfAttention, gather_positions
 from .dropout import Dropout
 from .full_attention import FullAttention
 from .linear import AnyProjection, HeadProjections, LinearProjection
 from .local_window import LocalWindowAttention
 from .pooling import Convolution, MaxPool, MeanPool
-from .projection import Projection
-from .rate import default_lr_scale
+from .projection import Projection, default_lr_scale
 from .windows import ceil_div, round_singletons
 
 LayerNormFactory = Callable[[int, float], nn.Module]
@@ -45,7 +44,7 @@ class LinformerEncoderLayer(nn.Module):
         config: widths, sharing, dropout.
         index: index of the layer; k may differ between layers.
         shared: the projection that all layers share, or None.
-        linear, layer_norm: build the linear layers and norms.
+        layer_norm: builds the norms.
     """
 
     def __init__(
@@ -53,14 +52,13 @@ class LinformerEncoderLayer(nn.Module):
         config: LinformerConfig,
         index: int = 0,
         shared: AnyProjection | None = None,
-        linear: LinearFactory = nn.Linear,
         layer_norm: LayerNormFactory = nn.LayerNorm,
     ):
         super().__init__()
-        self.self_attn = _build_attention(config, index, shared, linear)
+        self.self_attn = _build_attention(config, index, shared)
         self.self_attn_layer_norm = layer_norm(config.embed_dim, config.layer_norm_eps)
-        self.fc1 = linear(config.embed_dim, config.ffn_embed_dim)
-        self.fc2 = linear(config.ffn_embed_dim, config.embed_dim)
+        self.fc1 = nn.Linear(config.embed_dim, config.ffn_embed_dim)
+        self.fc2 = nn.Linear(config.ffn_embed_dim, config.embed_dim)
         self.final_layer_norm = layer_norm(config.embed_dim, config.layer_norm_eps)
         self.activation_fn = ACTIVATION_FUNCTIONS[config.activation_fn]
         self.dropout_module = Dropout(config.dropout)
@@ -75,17 +73,7 @@ class LinformerEncoderLayer(nn.Module):
         positions: Tensor | None = None,
         masks: Any = None,
     ) -> Tensor:
-        """
-        Args:
-            x: (B, n, d)
-            padding_mask: (B, n), True at padding, or None.
-            projection: matrix or kernel of the E that all layers share.
-            positions: (B, m), the positions whose output is needed; None for all.
-            masks: see ``LinearMultiheadAttention.forward``.
-
-        Returns:
-            (B, m, d), or (B, n, d) without ``positions``.
-        """
+        """(B, n, d) to (B, m, d); arguments as for ``LinearMultiheadAttention.forward``."""
         residual = gather_positions(x, positions)
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)
@@ -114,17 +102,15 @@ class LinformerEncoderLayer(nn.Module):
         return x
 
 
-def _build_attention(
-    config: LinformerConfig, index: int, shared: AnyProjection | None, linear: LinearFactory
-) -> LinearMultiheadAttention | FullAttention:
+def _build_attention(config: LinformerConfig, index: int, shared: AnyProjection | None) -> SelfAttention:
     d, heads, dropout = config.embed_dim, config.attention_heads, config.attention_dropout
     if config.projection == "none":
-        return FullAttention(d, heads, dropout, linear)
+        return FullAttention(d, heads, dropout)
     E = shared or build_projection(config, index)
     F = build_projection(config, index, "F") if config.has_separate_values else None
     if w := config.local_window:
-        return LocalWindowAttention(d, heads, E, F, shared is not None, dropout, linear, local_window=w)
-    return LinearMultiheadAttention(d, heads, E, F, shared is not None, dropout, linear)
+        return LocalWindowAttention(d, heads, E, F, shared is not None, dropout, local_window=w)
+    return LinearMultiheadAttention(d, heads, E, F, shared is not None, dropout)
 
 
 def build_projection(config: LinformerConfig, layer: int = 0, which: str = "E") -> AnyProjection:

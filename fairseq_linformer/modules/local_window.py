@@ -29,7 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention import LinearMultiheadAttention, apply_with_biases, gather_positions, query_dtype, zero_padding
+from .attention import LinearMultiheadAttention, Masks, apply_with_biases, gather_positions, query_dtype, zero_padding
 from .dropout import dropped_product
 from .fused_attention import (
     Attended,
@@ -45,7 +45,6 @@ from .fused_attention import (
     masked_score,
     supports_windows,
 )
-from .order import Order
 from .windows import ceil_div
 
 CHUNK, GPU_CHUNK = 32, 64
@@ -69,20 +68,6 @@ class Neighbors(NamedTuple):
     positions: Any = None
     mask: Any = None
     bounds: Tensor | None = None
-
-
-class LocalMasks(NamedTuple):
-    """Like ``attention.Masks``.
-
-    Attributes:
-        bias: added to the scores of projected positions; the windows of E do not count the tokens in reach.
-        neighbors: how to attend to the keys in reach of all positions; None if the window of each query is gathered.
-    """
-
-    bias: Tensor
-    E_scale: Any
-    F_scale: Any
-    neighbors: Neighbors | None
 
 
 class LocalWindowAttention(LinearMultiheadAttention):
@@ -113,7 +98,7 @@ class LocalWindowAttention(LinearMultiheadAttention):
 
     def masks(
         self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None, need_weights: bool = False
-    ) -> LocalMasks:
+    ) -> Masks:
         """The masks of an input. Weights are computed where the windows of queries are gathered."""
         E, reach, n = self.projections[0], self.local_window, x.size(1)
         dtype, neighbors = attention_dtype(x.device, query_dtype(x)), None
@@ -124,7 +109,7 @@ class LocalWindowAttention(LinearMultiheadAttention):
         if bias is None:
             bias = x.new_zeros(1, 1, 1, E.num_reached(n))
         bias = align_mask(bias.to(dtype).clamp(min=masked_score(dtype)))
-        return LocalMasks(bias, *self.row_scales(x, padding_mask), neighbors)
+        return Masks(bias, *self.row_scales(x, padding_mask), neighbors)
 
     def forward(
         self,
@@ -133,8 +118,7 @@ class LocalWindowAttention(LinearMultiheadAttention):
         projection: Tensor | None = None,
         positions: Tensor | None = None,
         need_weights: bool = False,
-        order: Order | None = None,
-        masks: LocalMasks | None = None,
+        masks: Any = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Like ``LinearMultiheadAttention.forward``, but always in the order KEYS: keys in reach are computed from the
         input, so projecting keys costs less than projecting the input.

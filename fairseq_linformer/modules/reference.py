@@ -18,16 +18,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from . import (
-    Convolution,
-    FullAttention,
-    LinearMultiheadAttention,
-    Linformer,
-    LinformerEncoder,
-    LinformerEncoderLayer,
-    MeanPool,
-    Projection,
-)
+from . import Convolution, Linformer, LinformerEncoder, LinformerEncoderLayer, MeanPool, Projection
+from .attention import SelfAttention
 from .linear import AnyProjection, HeadProjections
 from .local_window import LocalWindowAttention
 
@@ -152,14 +144,14 @@ def biases(projection: AnyProjection | None, head: int, t: int, n: int, reach: i
 # Equation (7)
 
 
-def linear_attention(attention: LinearMultiheadAttention | FullAttention, X: Tensor) -> Tensor:
+def linear_attention(attention: SelfAttention, X: Tensor) -> Tensor:
     """Self-attention, Q = K = V = X: (n, d) to (n, d). With a local window w, an extension of the equation, each query
     also attends to the exact keys at most w positions away, in the same softmax."""
     heads = torch.cat([attention_head(attention, i, X) for i in range(attention.num_heads)], 1)
     return heads @ attention.out_proj.weight.T + attention.out_proj.bias
 
 
-def attention_head(attention: LinearMultiheadAttention | FullAttention, i: int, X: Tensor) -> Tensor:
+def attention_head(attention: SelfAttention, i: int, X: Tensor) -> Tensor:
     """head_i of each query: (n, d) to (n, d_h)."""
     H, d_h, n = attention.num_heads, attention.head_dim, len(X)
     reach = attention.local_window if isinstance(attention, LocalWindowAttention) else 0

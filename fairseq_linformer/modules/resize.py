@@ -28,7 +28,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..config import POSITIONS_LIMIT
 from .linear import AnyProjection, HeadProjections, first_matrix
 from .pooling import Convolution
 from .projection import LearnedProjection
@@ -37,8 +36,6 @@ from .windows import Layout, Windows, ceil_div
 
 def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
     """Resize position embeddings (padding_idx + 1 + n, d) to n' = ``n`` positions."""
-    if not 1 <= n <= POSITIONS_LIMIT:
-        raise ValueError(f"max_positions must be between 1 and {POSITIONS_LIMIT:,}, got {n}")
     padding, real = table[: padding_idx + 1], table[padding_idx + 1 :]
     return torch.cat([padding, real.repeat(ceil_div(n, len(real)), 1)[:n]])
 

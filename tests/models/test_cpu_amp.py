@@ -15,6 +15,7 @@ from fairseq_linformer.modules.linear import LinearProjection
 from fairseq_linformer.modules.order import Order
 
 from ..fairseq_commands import load, train
+from ..modules.test_attention import use
 
 
 def build_optimizer(parameter: torch.nn.Parameter) -> AMPOptimizer:
@@ -54,17 +55,13 @@ def test_forward_is_bf16_and_gradients_are_single_precision():
     assert model.dtype == torch.float32
 
 
-@pytest.mark.parametrize("keyword", [False, True])
-def test_attention_is_single_precision(keyword):
+def test_attention_is_single_precision():
     q, k, v = torch.randn(3, 2, 1, 5, 4).bfloat16().unbind()
     mask = torch.zeros(5, 5).bfloat16()
     expected = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask.float())
     fairseq_fixes._exempt_attention()
     with torch.autocast("cpu", torch.bfloat16):
-        if keyword:
-            context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        else:
-            context = F.scaled_dot_product_attention(q, k, v, mask)
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     assert context.dtype == torch.float32 and torch.equal(context, expected)
     assert F.scaled_dot_product_attention(q, k, v, mask).dtype == torch.bfloat16  # without autocast
 
@@ -75,7 +72,7 @@ def test_linear_attention_is_single_precision():
     attention.out_proj.register_forward_pre_hook(lambda module, inputs: contexts.append(inputs[0].dtype))
     fairseq_fixes._exempt_attention()
     with torch.autocast("cpu", torch.bfloat16):
-        attention(torch.randn(2, 8, 8), order=Order.KEYS)
+        use(attention, Order.KEYS)(torch.randn(2, 8, 8))
     assert contexts == [torch.float32]
 
 

@@ -22,6 +22,7 @@ from fairseq_linformer.models.dictionaries import read_masked_lm_dictionary
 from fairseq_linformer.models.distillation import NEW_LM_HEAD, DistillationConfig, DistillationCriterion
 
 from ..fairseq_commands import TINY, finetune, train
+from .test_model import build as build_student
 
 DISTILL = ["--criterion", "linformer_distillation"]
 ROBERTA = ["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"]
@@ -135,6 +136,9 @@ def test_losses_of_sentences(teacher, start, mlm_data, tmp_path, is_regression):
 
 
 def test_heads_need_the_same_classes(teacher, mlm_data, tmp_path):
+    with pytest.raises(ValueError, match="must have the head 'sentence_classification_head' .* but it has no"):
+        criterion(teacher, mlm_data, num_classes=3)
+    criterion(teacher, mlm_data, num_classes=3, logits_weight=0)
     model = add_head(build(teacher), 2, 2)
     write_checkpoint({**read_checkpoint(teacher), "model": model.state_dict()}, tmp_path / "teacher.pt")
     with pytest.raises(ValueError, match="with 3 classes, but it has 2"):
@@ -222,19 +226,14 @@ def test_teacher_is_neither_trained_nor_stored(teacher, start, mlm_data, tmp_pat
     assert saved["model"].keys() == read_checkpoint(start)["model"].keys()
 
 
-@pytest.mark.slow
-def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
-    wide = ["--arch", "linformer_roberta_tiny", "--encoder-embed-dim", "24", *TINY[4:]]
-    losses = train(mlm_data, tmp_path, *DISTILL, "--teacher", teacher, model=wide, updates=30)
-    assert sum(losses[-3:]) < sum(losses[:3])
-    with pytest.raises(
-        ValueError,
-        match=r"hidden_weight must be 0 .*student has 2 layers of width 24, the teacher 2 of width 16\), got 1",
-    ):
-        train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
-    unmasked = ["--unmasked", "--logits-weight", 0, "--task-weight", 0]
-    with pytest.raises(ValueError, match="hidden_weight, logits_weight .* must be above 0 .* 2 layers of width 24"):
-        train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
+def test_another_width_is_distilled_by_logits(teacher, mlm_data):
+    student = build_student(encoder_embed_dim=24, encoder_attention_heads=2)
+    assert criterion(teacher, mlm_data).choose_weights(student) == {"hidden": 0, "logits": 1, "task": 1}
+    shapes = r"student has 2 layers of width 24, the teacher 2 of width 16\), got"
+    with pytest.raises(ValueError, match=f"hidden_weight must be 0 .*{shapes} 1"):
+        criterion(teacher, mlm_data, hidden_weight=1).choose_weights(student)
+    with pytest.raises(ValueError, match=f"hidden_weight, logits_weight .* must be above 0 .*{shapes} 0"):
+        criterion(teacher, mlm_data, unmasked=True, logits_weight=0, task_weight=0).choose_weights(student)
 
 
 @pytest.mark.slow
@@ -249,9 +248,6 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
     finetune(class_data, tmp_path / "s", *options, *DISTILL, "--teacher", new, updates=4)
     saved = read_checkpoint(tmp_path / "s" / "checkpoint_last.pt")
     assert saved["task_state"]["teacher_sha256"] == sha256(new)
-    with pytest.raises(ValueError, match="must have the head 'sentence_classification_head' .* but it has no"):
-        finetune(class_data, tmp_path / "u", *options, *DISTILL, "--teacher", teacher, updates=1)
-    finetune(class_data, tmp_path / "v", *options, *DISTILL, "--teacher", teacher, "--logits-weight", 0, updates=1)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from fairseq_linformer.config import PROJECTION_INITS, PROJECTIONS, SHARING, LinformerConfig
 from fairseq_linformer.modules import LinearMultiheadAttention
 from fairseq_linformer.modules.encoder_layer import build_projection
-from fairseq_linformer.modules.linear import HeadProjections
 from fairseq_linformer.modules.local_window import LocalWindowAttention
 from fairseq_linformer.modules.order import Order
 from fairseq_linformer.modules.projection import LearnedProjection, Projection
@@ -81,11 +80,18 @@ def orders_of(attention):
     return (Order.KEYS,) if isinstance(attention, LocalWindowAttention) else attention.projections[0].orders
 
 
-def run(attention, E, x, lengths, **kwargs):
+def use(attention, order):
+    """Let it multiply in this order; None for the cheapest."""
+    choose = type(attention)._choose_order
+    attention._choose_order = lambda m, n: order or choose(attention, m, n)
+    return attention
+
+
+def run(attention, E, x, lengths, order=None):
     """The module on padded sentences: list of (length, d)."""
     mask = torch.arange(x.size(1)) >= torch.tensor(lengths).unsqueeze(1)
     shared = E() if attention.E is None else None
-    out, _ = attention(x, mask if mask.any() else None, shared, **kwargs)
+    out, _ = use(attention, order)(x, mask if mask.any() else None, shared)
     return [out[b, :length] for b, length in enumerate(lengths)]
 
 
@@ -93,17 +99,7 @@ LENGTHS = {"n": [N, N], "shorter than k": [K - 2, K - 2], "between k and n": [K 
 
 
 @pytest.mark.parametrize(
-    "init, local_window",
-    [
-        ("random", 0),
-        ("average", 0),
-        ("normal", 0),
-        ("staggered", 0),
-        ("graded", 0),
-        ("random", 2),
-        ("normal", 2),
-        ("graded", 2),
-    ],
+    "init, local_window", [("random", 0), ("normal", 0), ("staggered", 0), ("graded", 0), ("normal", 2), ("graded", 2)]
 )
 @pytest.mark.parametrize("case", LENGTHS)
 @pytest.mark.parametrize("sharing", SHARING)
@@ -122,57 +118,6 @@ def test_equals_equation_7(sharing, case, init, local_window):
     for order in orders_of(attention):
         for ours, theirs in zip(run(attention, E, x.float(), lengths, order=order), expected):
             torch.testing.assert_close(ours, theirs.float(), rtol=0, atol=1e-5)
-
-
-# Only without sharing can heads differ in k.
-SHARING_AND_K = [*((sharing, 4) for sharing in SHARING), *((sharing, 5) for sharing in SHARING), ("none", "1/4/11")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n, local_window", [(12, 3), (13, 0)])
-@pytest.mark.parametrize("sharing, k", SHARING_AND_K)
-@pytest.mark.parametrize("projection", PROJECTIONS)
-def test_every_kind_of_projection_in_every_sharing_and_form_of_k(projection, sharing, k, n, local_window):
-    """Whole and short inputs, with padding and without; windows of equal and of unequal length."""
-    init = "average" if projection == "random" else "random"
-    attention, E, F = make(sharing, n=n, k=k, projection=projection, init=init, local_window=local_window)
-    assert isinstance(E, HeadProjections) == isinstance(k, str)
-    for lengths in ([n], [3], [7, 4, 1], [n, 10, 2]):
-        x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64)
-        for order in [None, *orders_of(attention)]:
-            for ours, theirs in zip(run(attention, E, x, lengths, order=order), expected_of(attention, x, lengths)):
-                torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("case, local_window", [*((case, 0) for case in LENGTHS), ("padded", 2)])
-@pytest.mark.parametrize(
-    "sharing, projection, k",
-    [
-        *((sharing, kind, K) for sharing in SHARING for kind in ("linear", "conv")),
-        ("headwise", "max-pool", K),
-        ("headwise", "mean-pool", K),
-        ("none", "linear", "2/5/12"),
-    ],
-)
-def test_gradients_equal_those_of_equation_7(sharing, projection, k, case, local_window):
-    attention, E, F = make(sharing, k=k, projection=projection, init="random", local_window=local_window)
-    lengths = LENGTHS[case]
-    x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64, requires_grad=True)
-    parameters = {id(p): p for p in [x, *attention.parameters(), *E.parameters()]}
-    coefficients = [torch.randn(length, D, dtype=torch.float64) for length in lengths]
-
-    def gradients(outputs):
-        loss = sum((c * out).sum() for c, out in zip(coefficients, outputs))
-        return torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
-
-    expected = gradients(expected_of(attention, x, lengths))
-    for order in orders_of(attention):
-        for p, ours, theirs in zip(
-            parameters.values(), gradients(run(attention, E, x, lengths, order=order)), expected
-        ):
-            # A matrix for windows that no sentence reaches has no gradient in the one, zeros in the other.
-            ours, theirs = (torch.zeros_like(p) if g is None else g for g in (ours, theirs))
-            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
 @settings(max_examples=100, deadline=None)
@@ -202,7 +147,7 @@ def test_any_shape_length_mask_and_positions(data):
 
     asked = torch.tensor([[data.draw(st.integers(0, length - 1))] for length in lengths])
     mask = torch.arange(padded_to) >= torch.tensor(lengths).unsqueeze(1)
-    out, weights = attention(x, mask, None if attention.E else E(), asked, need_weights=True, order=order)
+    out, weights = use(attention, order)(x, mask, None if attention.E else E(), asked, need_weights=True)
     for b, position in enumerate(asked[:, 0]):
         torch.testing.assert_close(out[b, 0], expected[b][position], rtol=0, atol=1e-10)
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
@@ -226,10 +171,10 @@ def test_linear_layers_are_called_once_and_never_read(order, local_window, asked
     attention, E, _ = make("headwise", init="random", local_window=local_window)
     x, mask = torch.randn(2, 9, D, dtype=torch.float64), torch.arange(9) >= torch.tensor([[9], [6]])
     positions = None if asked is None else torch.tensor(asked)
-    expected, _ = attention(x, mask, positions=positions, order=order)
+    expected, _ = use(attention, order)(x, mask, positions=positions)
     opaque = [Opaque(linear) for linear in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)]
     attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj = opaque
-    assert torch.equal(attention(x, mask, positions=positions, order=order)[0], expected)
+    assert torch.equal(attention(x, mask, positions=positions)[0], expected)
     assert [linear.calls for linear in opaque] == [1, 1, 1, 1]
 
 
@@ -251,7 +196,7 @@ def test_with_identity_projections_it_is_multihead_attention(sharing, order, loc
     mask = torch.arange(N) >= torch.tensor([[N], [7], [1]])
     for padding_mask in (None, mask):
         real = torch.ones(3, N, 1) if padding_mask is None else ~padding_mask.unsqueeze(-1)
-        ours, _ = attention(x, padding_mask, None if attention.E else E(), order=order)
+        ours, _ = use(attention, order)(x, padding_mask, None if attention.E else E())
         expected, _ = theirs(x, x, x, key_padding_mask=padding_mask)
         torch.testing.assert_close(ours * real, expected * real, rtol=0, atol=1e-10)
 
@@ -264,27 +209,17 @@ def test_with_identity_projections_it_is_multihead_attention(sharing, order, loc
 
 
 @pytest.mark.slow
-def test_attention_dropout_keeps_the_expectation_in_every_order():
-    """Dropped weights are scaled up: the mean over many draws is the output without dropout."""
-    for order in Order:
-        attention, E, _ = make("headwise", init="random")
-        x = torch.randn(1, N, D, dtype=torch.float64)
-        expected, _ = attention.eval()(x, order=order)
-        attention.train().dropout = 0.3
-        mean = attention(x.expand(20_000, -1, -1), order=order)[0].mean(0)
-        assert not torch.equal(attention(x, order=order)[0], expected)
-        torch.testing.assert_close(mean, expected[0], rtol=0, atol=0.05)  # five standard errors of the mean
-
-
-def test_windows_go_on_to_matter_after_training():
-    """A short sentence attends to its own windows, however little the other rows of E stay zero."""
-    attention, _, _ = make("key-value")
-    x = torch.randn(1, 4, D, dtype=torch.float64)
-    before, weights = attention(x, need_weights=True)
-    assert weights.size(-1) == 3  # windows start at 0, 1, 3, ...
-    with torch.no_grad():
-        attention.E.delta += 1e-9
-    torch.testing.assert_close(attention(x)[0], before, rtol=0, atol=1e-6)
+@pytest.mark.parametrize("order, local_window, n", [*((order, 0, N) for order in Order), (None, 2, N), (None, 40, 170)])
+def test_attention_dropout_keeps_the_expectation(order, local_window, n):
+    """Dropped weights are scaled up: the mean over many draws is the output without dropout. A long input with a local
+    window is computed in chunks."""
+    attention, E, _ = make("headwise", n=max(n, 2 * K), init="random", local_window=local_window)
+    x, draws = torch.randn(1, n, D, dtype=torch.float64), 5_000 if n == N else 200
+    expected, _ = use(attention, order).eval()(x)
+    attention.train().dropout = 0.3
+    drawn, _ = attention(x.expand(draws, -1, -1))
+    errors = (drawn.mean(0) - expected[0]) / drawn.std(0) * draws**0.5  # in standard errors of the mean
+    assert drawn.std(0).min() > 0 and errors.abs().max() < 6 and errors.square().mean() < 1.5
 
 
 def test_a_sentence_of_padding_only_gives_no_nan():
@@ -298,21 +233,11 @@ def test_a_sentence_of_padding_only_gives_no_nan():
         assert out.isfinite().all() and x.grad.isfinite().all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("local_window", [0, 40])
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_chunks_of_a_long_input(local_window, dropout):
+def test_chunks_of_a_long_input():
     """The chunked computation of all positions equals that of single positions, over several chunks."""
-    attention, E, _ = make("headwise", n=200, k=70, init="random", local_window=local_window)
-    attention.train().dropout = dropout
+    attention, E, _ = make("headwise", n=200, k=70, init="random", local_window=40)
     x = torch.randn(2, 170, D, dtype=torch.float64)
     mask = torch.arange(170) >= torch.tensor([[170], [61]])
-    if dropout:  # each draws other weights to drop: the mean of many draws
-        x, mask = x.expand(2, -1, -1)[:1], mask[:1]
-        whole = torch.stack([attention(x, mask)[0][0, ::17] for _ in range(400)]).mean(0)
-        expected = attention.eval()(x, mask)[0][0, ::17]
-        assert (whole - expected).std() < 0.1 * expected.std()
-        return
     whole, _ = attention(x, mask)
     positions = torch.tensor([[0, 1, 31, 32, 63, 64, 100, 169], [0, 1, 31, 32, 40, 58, 59, 60]])
     few, weights = attention(x, mask, positions=positions, need_weights=True)

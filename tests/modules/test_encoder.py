@@ -1,6 +1,5 @@
 """The encoder without fairseq."""
 
-import dataclasses
 from unittest import mock
 
 import pytest
@@ -148,19 +147,7 @@ def test_feed_forward_in_chunks(monkeypatch):
 )
 def test_training_under_autocast(projection, sharing, k):
     """In all orders of multiplication, values may be in single precision where weights are in half."""
-    torch.manual_seed(0)
-    options = dict(
-        vocab_size=20,
-        max_positions=12,
-        projected_dim=k,
-        sharing=sharing,
-        projection=projection,
-        layers=2,
-        embed_dim=8,
-        ffn_embed_dim=16,
-        attention_heads=2,
-    )
-    encoder = LinformerEncoder(LinformerConfig(**options))
+    encoder = build(projected_dim=k, sharing=sharing, projection=projection).float()
     assert encoder.training and encoder.config.attention_dropout > 0
     with torch.autocast("cpu", torch.bfloat16):
         features, _ = encoder(torch.randint(4, 20, (3, 12)))
@@ -171,8 +158,4 @@ def test_training_under_autocast(projection, sharing, k):
 @pytest.mark.parametrize("shape", [(0, 12), (2, 0)])
 @pytest.mark.parametrize("options", [{}, dict(local_window=2), dict(projection="conv")], ids=str)
 def test_empty_batches_and_inputs(options, shape):
-    config = LinformerConfig(
-        vocab_size=20, max_positions=16, projected_dim=4, layers=2, embed_dim=8, ffn_embed_dim=16, attention_heads=2
-    )
-    encoder = LinformerEncoder(dataclasses.replace(config, **options)).eval()
-    assert encoder(torch.randint(5, 20, shape))[0].shape == (*shape, 8)
+    assert build(**options).eval()(torch.randint(5, 20, shape))[0].shape == (*shape, 8)

@@ -30,7 +30,9 @@ def build(**options):
         {},
         dict(sharing="layerwise", normalize_before=True),
         dict(sharing="none", local_window=2, projection_init="graded"),
-        dict(projection="conv"),
+        dict(sharing="key-value", local_window=2, projection_init="normal"),
+        dict(projection="conv", sharing="none"),
+        dict(projection="max-pool", sharing="none", k=[[2, 5], 4]),
         dict(projection="none"),
     ],
     ids=str,
@@ -88,9 +90,8 @@ def test_parameters():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, dict(local_window=3)], ids=str)
-def test_it_compiles_to_one_graph(options):
-    model, x = build(**options), torch.randn(3, 12, 8, dtype=torch.float64)
+def test_it_compiles_to_one_graph():
+    model, x = build(), torch.randn(3, 12, 8, dtype=torch.float64)
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     for mask in (None, MASK, MASK.flip(1)):
         real = MASK if mask is None else mask
@@ -98,9 +99,8 @@ def test_it_compiles_to_one_graph(options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, dict(local_window=3)], ids=str)
-def test_an_exported_graph_takes_any_length_from_2(options):
-    model, sizes = build(**options), {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC(max=12)}
+def test_an_exported_graph_takes_any_length_from_2():
+    model, sizes = build(), {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC(max=12)}
     example = torch.randn(3, 11, 8, dtype=torch.float64), torch.ones(3, 11, dtype=torch.bool)
     with torch.fx.experimental._config.patch(backed_size_oblivious=True):  # else not n, where E has no columns to cut
         exported = torch.export.export(
@@ -115,13 +115,9 @@ def test_an_exported_graph_takes_any_length_from_2(options):
         torch.testing.assert_close(exported(x, mask)[mask], model(x, mask)[mask])
 
 
-def test_importing_it_imports_neither_fairseq_nor_transformers():
-    code = (
-        "import sys, fairseq_linformer; assert 'torch' not in sys.modules; from fairseq_linformer import Linformer; "
-        "print([name for name in ('fairseq', 'transformers', 'torch') if name in sys.modules])"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert result.stdout.strip() == "['torch']", result.stderr
+def test_importing_the_package_does_not_import_torch():
+    code = "import sys, fairseq_linformer; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 @pytest.mark.parametrize("mask", [torch.tensor([10, 5]), torch.ones(2, 9)])

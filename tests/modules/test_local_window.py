@@ -90,14 +90,6 @@ def test_equals_one_softmax(n, num_projected, reach, padding, is_fused):
     assert_equals_reference(tensors, bias[:1, :, -1:], padding_of(n, padding), reach, is_fused)
 
 
-def test_empty_batch():
-    tensors, bias = random_inputs(7, 2)
-    tensors = [x[:0].detach().requires_grad_() for x in tensors]
-    y = attend(tensors, bias[:0], None, 2, is_fused=False)
-    assert y.shape == (0, H, 7, D)
-    assert torch.autograd.grad(y.sum(), tensors)[-1].shape == (0, H, 7, D)
-
-
 def test_half_precision_on_a_cpu_is_computed_in_single():
     tensors, bias = random_inputs(70, 4, torch.bfloat16)
     q, projected_keys, projected_values, keys, values = tensors
@@ -112,11 +104,6 @@ def test_large_scores(scale):
     """A masked key is not attended to, however large the scores of the others are."""
     (q, *others), bias = random_inputs(70, 4)
     assert_equals_reference([(scale * q).detach().requires_grad_(), *others], bias, padding_of(70, "right"), 3)
-
-
-def test_input_without_positions():
-    tensors, bias = random_inputs(0, 2)
-    assert attend(tensors, bias, None, 2, is_fused=False).shape == (B, H, 0, D)
 
 
 def test_it_cannot_be_differentiated_twice():
@@ -136,7 +123,7 @@ def test_gradients_with_dropout_are_those_of_the_same_dropped_weights():
 
     tensors = (q, projected_keys, projected_values, keys, values)
     assert not torch.equal(run(*tensors), attend(tensors, bias, None, 2))
-    assert torch.autograd.gradcheck(run, tensors)
+    assert torch.autograd.gradcheck(run, tensors, fast_mode=True)
 
 
 def test_keys_and_values_are_stored_once():
@@ -312,13 +299,10 @@ def test_operators_of_a_layer(meta_gpu):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "training, padding, dtype",
-    itertools.product([False, True], ["none", "right", "left"], [torch.float16, torch.float32]),
-)
-def test_layers_run_on_a_gpu(meta_gpu, monkeypatch, training, padding, dtype):
+@pytest.mark.parametrize("padding, dtype", itertools.product(["none", "right", "left"], [torch.float16, torch.float32]))
+def test_layers_run_on_a_gpu(meta_gpu, monkeypatch, padding, dtype):
     monkeypatch.setattr(local_window, "is_at_end", lambda padding_mask: padding == "right")  # has no numbers to read
-    names = [call.name for call in run_on_meta(1, 16, training, padding != "none", dtype, n=511)]
+    names = [call.name for call in run_on_meta(1, 16, True, padding != "none", dtype, n=511)]
     uses_flash = dtype is torch.float16 and padding != "left"
     assert ("_flash_attention_forward" in names) == uses_flash
     assert names.count("_scaled_dot_product_efficient_attention") == (1 if uses_flash else 2)

