@@ -17,7 +17,7 @@ import numpy as np
 
 from . import sentencepiece_model, tokenizer_json
 from .binarized import token_dtype
-from .tokenizer_files import DICTIONARY, GPT2_FILES, SENTENCEPIECE_FILE, TOKENIZER_JSON, TokenizerFiles
+from .tokenizer_files import DICTIONARY, GPT2_FILES, SENTENCEPIECE_FILE, TOKENIZER_JSON
 from .tokenizer_json import FIRST_ID, SYMBOLS, UNK
 
 EOS = 2
@@ -195,10 +195,11 @@ class TokenizerJson(Tokenizer):
         return [each.ids for each in self._fast.encode_batch_fast(list(lines), add_special_tokens=False)]
 
 
-def load_tokenizer(files: TokenizerFiles, dictionary=None) -> Tokenizer:
+def load_tokenizer(path: Path, dictionary=None) -> Tokenizer:
     """Load a tokenizer with its own or another ``dict.txt``; ValueError as for its class."""
-    kinds = {"gpt2": GPT2, "sentencepiece": SentencePiece, "tokenizer_json": TokenizerJson}
-    return kinds[files.kind](files.path, dictionary)
+    if path.is_dir():
+        return GPT2(path, dictionary)
+    return (TokenizerJson if path.suffix == ".json" else SentencePiece)(path, dictionary)
 
 
 def _read_entries(path: Path | str, content: bytes) -> list[str]:

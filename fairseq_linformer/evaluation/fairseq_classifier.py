@@ -15,7 +15,7 @@ from ..data.columns import read_columns
 from ..data.manifest import read_manifest
 from ..data.tasks import TRUNCATIONS
 from ..data.tokenizer import Tokenizer, load_tokenizer
-from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_tokenizer_files
+from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, find_tokenizer_files
 from ..data.truncation import truncate
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary, read_dictionary, read_labels
@@ -34,7 +34,7 @@ class FairseqClassifier(Classifier):
         labels: ``dict.txt`` of the labels; None for those of ``find_labels``.
         truncation: ``head`` or ``head+tail``, for inputs longer than n; None for that in the manifest next to the
             checkpoint.
-        tokenizer: files of the tokenizer, which only ``encode`` needs; None for those next to the checkpoint.
+        tokenizer: path of the tokenizer, which only ``encode`` needs; None for the one next to the checkpoint.
 
     Attributes:
         dictionary: path of the model's ``dict.txt``.
@@ -49,7 +49,7 @@ class FairseqClassifier(Classifier):
         dictionary=None,
         labels=None,
         truncation: str | None = None,
-        tokenizer: TokenizerFiles | None = None,
+        tokenizer: Path | None = None,
     ):
         self.path, self.device = Path(checkpoint), torch.device(device)
         opened = open_checkpoint(checkpoint)
@@ -57,7 +57,7 @@ class FairseqClassifier(Classifier):
         name = choose_head(state, head, self.path)
         if name is None:
             raise ValueError(f"{self.path} has no classification head; train one with `fairseq-linformer finetune`")
-        self._head, self._tokenizer_files = name, tokenizer
+        self._head, self._tokenizer_path = name, tokenizer
         self.max_positions, self._vocab_size = max_positions(state), state[EMBEDDINGS].size(0)
         manifest = read_manifest(self.path.parent)
         self._truncation = truncation or manifest.get("cut", TRUNCATIONS[0])
@@ -87,9 +87,9 @@ class FairseqClassifier(Classifier):
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         self.check_dictionary(self.dictionary)
-        if not (files := self._tokenizer_files or find_tokenizer_files(self._companions)):
+        if not (path := self._tokenizer_path or find_tokenizer_files(self._companions)):
             raise ValueError(f"there is no tokenizer ({FILES_TEXT}) next to {self.path}; pass --tokenizer")
-        return load_tokenizer(files, self.dictionary)
+        return load_tokenizer(path, self.dictionary)
 
     def encode(self, rows: Sequence[tuple[str, ...]], truncated: bool) -> list[Encoding]:
         ids, sizes = zip(*(self._tokenizer.encode(column) for column in zip(*rows)))

@@ -13,7 +13,6 @@ import pyarrow.parquet
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.data.pretraining import prepare_corpus
-from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 
 
 def build_documents(count=60, seed=0):
@@ -29,9 +28,8 @@ def build_documents(count=60, seed=0):
 
 def prepare(out, sources, gpt2, valid_share=0.3, shards=1, workers=1):
     """Prepare sources with GPT-2's tokenizer, or one of another kind."""
-    files = gpt2 if isinstance(gpt2, TokenizerFiles) else TokenizerFiles("gpt2", Path(gpt2))
     sources = [sources] if isinstance(sources, str | Path) else sources
-    return prepare_corpus(out, list(map(str, sources)), files, valid_share, shards, workers)
+    return prepare_corpus(out, list(map(str, sources)), gpt2, valid_share, shards, workers)
 
 
 def write_text(path, documents):
