@@ -97,7 +97,7 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
         elif not dry_run:
             if len(trainings) > 1:
                 print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
-            local.run(training)
+            local.train(training)
             result = build_result(job, recipe, checkpoint, training)
             for saved in (training.folder / CHECKPOINTS).glob("*.pt"):
                 remove_optimizer_state(saved)

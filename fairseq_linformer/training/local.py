@@ -34,11 +34,6 @@ def train(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
         KeyboardInterrupt: a signal has stopped it, and it is saved; call again to resume.
     """
     check_run_folder(job, ignore)
-    run(job)
-
-
-def run(job: TrainingJob) -> None:
-    """``train`` without the check."""
     if (job.folder / DONE).exists():
         return
     last, last_line, stopped = job.folder / CHECKPOINTS / LAST, "", False
