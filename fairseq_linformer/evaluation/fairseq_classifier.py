@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ..checkpoints.files import LABELS, find_companions, find_labels, get_cfg_section
 from ..checkpoints.models import build_model, open_checkpoint
@@ -65,8 +66,6 @@ class FairseqClassifier(Classifier):
         self.columns = read_columns(manifest.get("source", {}))
         self._companions = find_companions(self.path, opened)
         self.dictionary = Path(dictionary) if dictionary else self._companions / DICTIONARY
-        if dictionary:
-            self.check_dictionary(self.dictionary)
         self.model = build_model(opened, name).to(self.device).eval()
         classes = self.model.classification_heads[name].out_proj.out_features
         is_score = bool(self._task.get("regression_target"))
@@ -111,10 +110,8 @@ class FairseqClassifier(Classifier):
 
     @torch.inference_mode()
     def logits(self, batch: Sequence[Encoding]) -> Tensor:
-        longest = max(len(row["input_ids"]) for row in batch)
-        tokens = torch.full((len(batch), longest), PADDING_IDX)
-        for i, row in enumerate(batch):
-            tokens[i, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
+        rows = [torch.tensor(row["input_ids"]) for row in batch]
+        tokens = pad_sequence(rows, batch_first=True, padding_value=PADDING_IDX)
         logits, _ = self.model(tokens.to(self.device), features_only=True, classification_head_name=self._head)
         return logits.float().cpu()
 

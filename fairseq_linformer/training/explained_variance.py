@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
-from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..checkpoints.models import build_model, open_checkpoint
+from ..evaluation.perplexity import open_blocks
 from ..models.distillation import Teacher, get_hidden_states
 from ..progress import progress_bar
 
@@ -19,8 +18,7 @@ Batch = tuple[Sequence[Tensor], Sequence[Tensor], Tensor]
 def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: int = 32768) -> list[float]:
     """Share of the variance of the teacher's features that the student explains, by layer.
 
-    Text is split into blocks of n tokens, as by fairseq's ``masked_lm`` with ``--sample-break-mode none``; nothing is
-    masked. Blocks of equal length are in a random order, with seed 1. It runs on the CPU in single precision.
+    Text is split as by ``open_blocks``, but nothing is masked. It runs on the CPU in single precision.
 
     Args:
         teacher, student: fairseq checkpoints of equal width and number of layers.
@@ -31,16 +29,13 @@ def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: in
     Returns:
         R^2 of each layer, first to last; not finite without variance.
     """
-    task = MaskedLMTask.setup_task(OmegaConf.structured(MaskedLMConfig(data=str(data), tokens_per_sample=n, seed=1)))
+    blocks, pad = open_blocks(data, "valid", n, seed=1, max_tokens=4096)
     models = build_model(open_checkpoint(student)).eval(), Teacher(str(teacher))
-    task.load_dataset("valid")
-    iterator = task.get_batch_iterator(task.dataset("valid"), max_tokens=max(n, 4096), max_positions=n, num_workers=0)
-    pad = task.source_dictionary.pad()
 
     def batches() -> Iterator[Batch]:
         num_tokens = 0
         with progress_bar("explained variance", tokens, "token") as progress, torch.no_grad():
-            for sample in iterator.next_epoch_itr(shuffle=False):
+            for sample in blocks:
                 inputs, target = sample["net_input"]["src_tokens"], sample["target"]
                 text = torch.where(target.ne(pad), target, inputs)
                 ours, theirs = (

@@ -77,7 +77,7 @@ def start_worker(folder: Path) -> subprocess.Popen:
         "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")])),
     }
     # The worker stops when this process ends, even if it is killed.
-    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+    prctl = ctypes.CDLL(None).prctl
     return subprocess.Popen(
         [sys.executable, "-m", "fairseq_linformer.training.worker", str(folder)],
         env=environment,
@@ -85,7 +85,7 @@ def start_worker(folder: Path) -> subprocess.Popen:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        preexec_fn=prctl and (lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)),
+        preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
     )
 
 
