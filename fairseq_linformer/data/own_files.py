@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..files import sha256
 from .columns import choose_columns
-from .tables import FORMATS, open_table, suffix_of
+from .tables import FORMATS, find_format, open_table, suffix_of
 from .task_sources import TaskFiles, check_unusable
 from .tasks import Task, TaskTable, label_key, own_task, parse_score
 from .tokenizer_json import SYMBOLS
@@ -64,6 +64,8 @@ def _find_own(train: Path, valid) -> tuple[Path, Path | None]:
                 f"{folder} must be a folder that `prepare` wrote, or have a file train{', train'.join(FORMATS)}"
             )
         train = found
+    if valid:
+        find_format(valid)
     return train, Path(valid) if valid else None
 
 

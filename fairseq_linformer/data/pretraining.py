@@ -39,14 +39,7 @@ def prepare_corpus(
     shards: int = 1,
     workers: int | None = None,
 ) -> str:
-    """Prepare a corpus.
-
-    Args:
-        out: new or empty folder.
-        sources: in order, as ``sources.py`` describes them.
-        valid_share: share of the documents for validation, selected by hash; between 0 and 1.
-        shards: number of folders for the training data.
-        workers: number of processes; by default that of the available processors.
+    """Prepare a corpus in a new or empty folder, with as many processes as available processors by default.
 
     Returns:
         a summary with the path for ``fairseq-train``.

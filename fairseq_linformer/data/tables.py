@@ -22,8 +22,8 @@ from ..errors import first_line
 
 FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 """Formats by suffix of the file name."""
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-"""Suffixes of compressed files, after that of the format."""
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": None, ".zst": "zstd"}
+"""Suffixes of compressed files, after that of the format, and their names in pyarrow, which does not read .xz."""
 BATCH_ROWS = 64
 """Rows of parquet that are in memory at a time: few, because they can be whole books."""
 LINE_BREAKS = re.compile(r"\r\n|[\n\r\t]")
@@ -78,8 +78,9 @@ def open_file(path) -> Iterator[io.BufferedReader]:
     import pyarrow
 
     with reject_damage(path):
-        is_xz = Path(path).suffix.lower() == ".xz"  # which pyarrow does not read
-        stream: Any = lzma.open(path) if is_xz else pyarrow.input_stream(str(path), compression="detect")
+        suffix = Path(path).suffix.lower()
+        name = COMPRESSED.get(suffix)
+        stream: Any = lzma.open(path) if suffix == ".xz" else pyarrow.input_stream(str(path), compression=name)
         with io.BufferedReader(stream, 1 << 20) as file:
             yield file
 

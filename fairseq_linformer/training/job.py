@@ -71,7 +71,7 @@ class TrainingJob:
         processes: number of processes, one per GPU, for which it is checked; it may run with another number.
         device: one of ``DEVICES``.
         runs: folder of the run folders.
-        name: name of the run folder; empty to derive it from ``config`` and ``overrides``.
+        name: of the run folder; empty to derive it from ``config`` and ``overrides``.
     """
 
     config: str
