@@ -1,8 +1,10 @@
 """The stock route from text to a data-bin and a small GPT-2 BPE for it."""
 
 import json
-import subprocess
 import sys
+from unittest import mock
+
+from fairseq.examples.roberta import multiprocessing_bpe_encoder
 
 from fairseq_linformer.data.tokenizer import bytes_of_symbols
 
@@ -25,12 +27,10 @@ def write_gpt2(folder, merges=("h e", "l l", "he ll", "hell o", "Ġ w", "l o", "
 
 def gpt2_encode(gpt2_files, texts, encoded):
     """``multiprocessing_bpe_encoder``, as fairseq's scripts call it, of files with as many lines."""
-    import fairseq.examples.roberta.multiprocessing_bpe_encoder as encoder
-
     tokenizer = ["--encoder-json", gpt2_files / "encoder.json", "--vocab-bpe", gpt2_files / "vocab.bpe"]
     files = ["--inputs", *texts, "--outputs", *encoded]
-    arguments = [encoder.__file__, *tokenizer, *files, "--keep-empty", "--workers", 1]
-    subprocess.run([sys.executable, *map(str, arguments)], check=True, capture_output=True)
+    with mock.patch.object(sys, "argv", ["", *map(str, [*tokenizer, *files, "--keep-empty", "--workers", 1])]):
+        multiprocessing_bpe_encoder.main()
 
 
 def preprocess(text, dictionary, out):

@@ -16,7 +16,7 @@ from ..checkpoints.transformers_loading import (
     load_weights_from_transformers,
 )
 from ..checkpoints.transformers_tokenizer import find_tokenizer
-from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
+from ..data.tokenizer_files import DICTIONARY
 from ..huggingface import LinformerModel, LinformerPreTrainedConfig  # it registers the Linformer with AutoModel
 from ..models.dictionaries import check_dictionary
 from ..models.state_dicts import has_projections
@@ -29,7 +29,7 @@ NO_LIMIT = int(1e30)
 
 
 def load_model(
-    name, device: str = "cpu", tokenizer: bool = True, dictionary=None, tokenizer_files: TokenizerFiles | None = None
+    name, device: str = "cpu", tokenizer: bool = True, dictionary=None, tokenizer_files: Path | None = None
 ) -> AttentionModel:
     """Load a model in eval mode, with its tokenizer. No code from a checkpoint or the hub is executed.
 
@@ -56,7 +56,7 @@ def load_model(
     return model
 
 
-def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: TokenizerFiles | None) -> AttentionModel:
+def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: Path | None) -> AttentionModel:
     checkpoint = open_checkpoint(path)
     if not has_projections(checkpoint["model"]):  # fairseq's own attention returns the mean over heads
         checkpoint = to_linformer(checkpoint, projection="none")
@@ -66,8 +66,8 @@ def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: Tokeni
     module.encoder = encoder
     tokenizer = None
     if with_tokenizer:
-        if files and dictionary is None and (files.path / DICTIONARY).is_file():  # that of GPT-2
-            dictionary = files.path / DICTIONARY
+        if files and dictionary is None and (files / DICTIONARY).is_file():  # that of GPT-2
+            dictionary = files / DICTIONARY
         folder = find_companions(path, checkpoint)
         tokenizer, paths = find_tokenizer(folder, encoder.config.max_positions, dictionary, files)
         check_dictionary(paths[DICTIONARY], encoder.config.vocab_size, path)

@@ -12,7 +12,7 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON, TokenizerFiles
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..files import new_folder
 from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
 from ..models.dictionaries import check_dictionary, read_labels
@@ -46,7 +46,7 @@ def export_checkpoint(
     out,
     *,
     dictionary=None,
-    tokenizer_files: TokenizerFiles | None = None,
+    tokenizer_files: Path | None = None,
     head: str | None = None,
     labels=None,
     tokenizer: bool = True,

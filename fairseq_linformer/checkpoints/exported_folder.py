@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from ..data.tokenizer import load_tokenizer
-from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON, TokenizerFiles
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..data.tokenizer_json import FIRST_ID
 from ..huggingface import (
     LinformerForMaskedLM,
@@ -65,7 +65,7 @@ def read_exported_checkpoint(
 
 def _read_tokenizer(path: Path, vocab_size: int) -> Files:
     """The tokenizer of an exported folder without ``dict.txt``, and this dictionary."""
-    tokenizer = load_tokenizer(TokenizerFiles("tokenizer_json", path))
+    tokenizer = load_tokenizer(path)
     if (size := FIRST_ID + len(tokenizer.dictionary) + 1) != vocab_size:
         raise ValueError(f"{path} must have one token per embedding of the model ({vocab_size:,}), got {size:,} tokens")
     return {DICTIONARY: "".join(f"{line}\n" for line in tokenizer.dictionary).encode(), **tokenizer.model_files}

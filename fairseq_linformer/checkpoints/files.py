@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
-from ..data.tokenizer_files import DICTIONARY, find_tokenizer_files
+from ..data.tokenizer_files import DICTIONARY, find_tokenizer_files, list_tokenizer_files
 from ..files import open_atomic
 from .identify import MODEL
 
@@ -203,7 +203,7 @@ def read_companions(folder: Path, dictionary=None) -> Files:
     if not dictionary.is_file():
         return {}
     tokenizer = find_tokenizer_files(dictionary.parent)
-    paths = {path.name: path for path in (tokenizer.paths if tokenizer else ())}
+    paths = {path.name: path for path in (list_tokenizer_files(tokenizer) if tokenizer else ())}
     paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", LABELS)}
     files = {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
     return files | put_modules(read_files(folder / MODULES_FOLDER))

@@ -15,22 +15,22 @@ from ..data.tokenizer_files import (
     FILES_TEXT,
     SENTENCEPIECE_FILE,
     TOKENIZER_JSON,
-    TokenizerFiles,
     find_tokenizer_files,
+    list_tokenizer_files,
 )
 from ..data.tokenizer_json import FIRST_ID, SYMBOLS, rewrite
 from ..huggingface.tokenization_linformer import LinformerByteLevelTokenizer, LinformerTokenizer
 
 
 def find_tokenizer(
-    folder: Path, max_positions: int, dictionary=None, files: TokenizerFiles | None = None
+    folder: Path, max_positions: int, dictionary=None, files: Path | None = None
 ) -> tuple[Any, dict[str, Path]]:
     """Load the tokenizer of a checkpoint; files that are not passed are looked up in ``folder``.
 
     Args:
         max_positions: n.
         dictionary: fairseq's ``dict.txt``.
-        files: kind and path of the tokenizer.
+        files: path of the tokenizer.
 
     Returns:
         The tokenizer for ``transformers``, and its files by name. It is a fast one, or ``LinformerTokenizer`` for a
@@ -46,7 +46,7 @@ def find_tokenizer(
     if files is None:
         raise ValueError(f"there is no tokenizer ({FILES_TEXT}) in {folder}; pass --tokenizer, or --no-tokenizer")
     tokenizer = load_tokenizer(files, dictionary)
-    paths = {DICTIONARY: Path(dictionary), **dict(zip(tokenizer.model_files, files.paths))}
+    paths = {DICTIONARY: Path(dictionary), **dict(zip(tokenizer.model_files, list_tokenizer_files(files)))}
     fast = build_fast(tokenizer)
     if fast is None:
         model = str(paths[SENTENCEPIECE_FILE])

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from ..data.own_files import HELD_OUT_SHARE
 from ..data.tasks import TASKS, TRUNCATIONS
-from ..data.tokenizer_files import TokenizerFiles, open_tokenizer_files
+from ..data.tokenizer_files import open_tokenizer_files
 
 PRETRAINING_YAML = "configs/pretrain/base.yaml"
 TOKENIZER = "tokenizer.json, sentencepiece model, or a folder with one or with GPT-2's encoder.json and vocab.bpe"
@@ -132,7 +132,7 @@ def usable_device(text: str) -> str:
     return text
 
 
-def tokenizer_files(text: str) -> TokenizerFiles:
+def tokenizer_files(text: str) -> Path:
     """Parse the path of a tokenizer."""
     try:
         return open_tokenizer_files(text)

@@ -31,13 +31,11 @@ class BinarizedWriter:
         self._index.parent.mkdir(parents=True, exist_ok=True)
         self._tokens = open(f"{prefix}.bin", "wb")
         self._sizes: list[np.ndarray] = []
-        self.num_tokens = 0
 
     def add(self, ids: np.ndarray, sizes: np.ndarray) -> None:
         """Append lines: their token IDs (tokens,) and the length of each (lines,)."""
         self._tokens.write(ids.astype(self._dtype, copy=False).tobytes())
         self._sizes.append(sizes.astype(np.int32))
-        self.num_tokens += len(ids)
 
     def finish(self) -> None:
         """Write the index."""

@@ -9,10 +9,10 @@ from .tasks import TASKS
 
 Columns = tuple[tuple[str, ...], str]
 """One or two text columns and their label column."""
-_COLUMNS: set[Columns] = {
-    (tuple(task.tsv.texts), task.tsv.label) for task in TASKS.values() if task.tsv and task.tsv.columns is None
-}
-_USUAL = sorted({(("text",), "label"), *_COLUMNS}, key=lambda usual: (-len(usual[0]), usual))
+_TABLES = [task.tsv for task in TASKS.values() if task.tsv and task.tsv.columns is None]
+_USUAL: list[Columns] = sorted(
+    {(tuple(table.texts), table.label) for table in _TABLES}, key=lambda usual: (-len(usual[0]), usual)
+)
 """Columns to look for, those of pairs before those of single texts."""
 
 

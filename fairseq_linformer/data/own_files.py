@@ -64,8 +64,8 @@ def _find_own(train: Path, valid) -> tuple[Path, Path | None]:
                 f"{folder} must be a folder that `prepare` wrote, or have a file train{', train'.join(FORMATS)}"
             )
         train = found
-    for path in filter(None, (train, valid)):
-        find_format(path)
+    if valid:
+        find_format(valid)
     return train, Path(valid) if valid else None
 
 

@@ -105,15 +105,8 @@ def _sample(rows: Sequence[Example], kind: str, number: int) -> list[Example]:
 def _write_inputs(
     writers: Sequence[BinarizedWriter], source: TaskFiles, split: str, rows: Sequence[Example], encode: Callable
 ) -> tuple[list[str], dict[str, Any]]:
-    """Write the texts of the usable rows of a split.
-
-    Args:
-        writers: one per input.
-        encode: from a list of texts per input to the results of ``_encode``.
-
-    Returns:
-        The labels of the written rows, and counts for the manifest.
-    """
+    """Write the texts of the usable rows of a split, with a writer per input; returns the labels of the written rows,
+    and counts for the manifest."""
     unusable, usable = [row for row in rows if row.problem], [row for row in rows if not row.problem]
     labels: list[str] = []
     totals: Counter[str] = Counter(cut=0, tokens=0, unknown=0)

@@ -26,7 +26,7 @@ from .documents import BATCH_DOCUMENTS, import_datasets, load_documents, split_p
 from .manifest import describe_source, write_manifest
 from .sources import MAX_SHARDS, VALID_SHARE, locate_source, parse_source
 from .tokenizer import FIRST_ID, GPT2, UNK, Tokenizer, entry_names, load_tokenizer
-from .tokenizer_files import DICTIONARY, TokenizerFiles
+from .tokenizer_files import DICTIONARY
 
 MIN_VALID_TOKENS = 50_000
 
@@ -34,19 +34,12 @@ MIN_VALID_TOKENS = 50_000
 def prepare_corpus(
     out: Path,
     sources: Sequence[str],
-    tokenizer_files: TokenizerFiles,
+    tokenizer_path: Path,
     valid_share: float = VALID_SHARE,
     shards: int = 1,
     workers: int | None = None,
 ) -> str:
-    """Prepare a corpus.
-
-    Args:
-        out: new or empty folder.
-        sources: in order, as ``sources.py`` describes them.
-        valid_share: share of the documents for validation, selected by hash; between 0 and 1.
-        shards: number of folders for the training data.
-        workers: number of processes; by default that of the available processors.
+    """Prepare a corpus in a new or empty folder, with as many processes as available processors by default.
 
     Returns:
         a summary with the path for ``fairseq-train``.
@@ -55,11 +48,11 @@ def prepare_corpus(
         raise ValueError(f"--valid-share must be above 0 and below 1, got {valid_share}")
     if not 1 <= shards <= MAX_SHARDS:
         raise ValueError(f"--shards must be between 1 and {MAX_SHARDS}, got {shards}")
-    tokenizer = load_tokenizer(tokenizer_files)
+    tokenizer = load_tokenizer(tokenizer_path)
     located = [locate_source(parse_source(source)) for source in sources]
     workers = workers or len(os.sched_getaffinity(0))
     documents = [load_documents(source) for source in located]
-    encoded = [_encode(dataset, tokenizer, tokenizer_files, workers) for dataset in documents]
+    encoded = [_encode(dataset, tokenizer, tokenizer_path, workers) for dataset in documents]
     corpus = import_datasets().concatenate_datasets(encoded)
     hashes = np.stack([corpus.data.column(name).to_numpy() for name in ("high", "low")], axis=1)
     is_first = np.zeros(len(hashes), dtype=bool)
@@ -94,7 +87,7 @@ def prepare_corpus(
     return _summarize(out, content)
 
 
-def _encode(documents, tokenizer: Tokenizer, files: TokenizerFiles, workers: int):
+def _encode(documents, tokenizer: Tokenizer, path: Path, workers: int):
     """A ``Dataset`` of the nonempty documents: hash, words, token IDs, and the length of each line in tokens."""
     from datasets import Features, List, Value
 
@@ -110,7 +103,7 @@ def _encode(documents, tokenizer: Tokenizer, files: TokenizerFiles, workers: int
         remove_columns="text",
         features=Features(features),
         with_rank=True,
-        fn_kwargs={"files": files},
+        fn_kwargs={"path": path},
         num_proc=processes if processes > 1 else None,
         # By content: neither the path of the tokenizer nor the number of processes matters. Each process appends to it
         # what makes a name of at most 64 characters.
@@ -122,11 +115,11 @@ def _encode(documents, tokenizer: Tokenizer, files: TokenizerFiles, workers: int
 _load = lru_cache(maxsize=1)(load_tokenizer)
 
 
-def _encode_batch(texts: list[str], rank: int | None, files: TokenizerFiles) -> dict[str, Any]:
+def _encode_batch(texts: list[str], rank: int | None, path: Path) -> dict[str, Any]:
     if rank is not None:  # a process of a pool, which its parent ends; it must not handle signals as the command does
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    tokenizer = _load(files)
+    tokenizer = _load(path)
     digests, words, ids, sizes = [], [], [], []
     for text in texts:
         if paragraphs := split_paragraphs(text):

@@ -48,8 +48,6 @@ def prepare_sentencepiece(out: Path, sources: Sequence[str], vocab_size: int, fo
     model.
 
     Args:
-        out: new or empty folder.
-        sources: as ``sources.py`` describes them.
         vocab_size: V, the number of pieces, including <unk>.
         fold_case: convert uppercase to lowercase, which suits small vocabularies.
 

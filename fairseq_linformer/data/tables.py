@@ -11,7 +11,7 @@ import lzma
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
@@ -22,8 +22,8 @@ from ..errors import first_line
 
 FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 """Formats by suffix of the file name."""
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-"""Suffixes of compressed files, after that of the format."""
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": None, ".zst": "zstd"}
+"""Suffixes of compressed files, after that of the format, and their names in pyarrow, which does not read .xz."""
 BATCH_ROWS = 64
 """Rows of parquet that are in memory at a time: few, because they can be whole books."""
 LINE_BREAKS = re.compile(r"\r\n|[\n\r\t]")
@@ -78,8 +78,9 @@ def open_file(path) -> Iterator[io.BufferedReader]:
     import pyarrow
 
     with reject_damage(path):
-        is_xz = Path(path).suffix.lower() == ".xz"  # which pyarrow does not read
-        stream: Any = lzma.open(path) if is_xz else pyarrow.input_stream(str(path), compression="detect")
+        suffix = Path(path).suffix.lower()
+        name = COMPRESSED.get(suffix)
+        stream: Any = lzma.open(path) if suffix == ".xz" else pyarrow.input_stream(str(path), compression=name)
         with io.BufferedReader(stream, 1 << 20) as file:
             yield file
 
@@ -106,13 +107,14 @@ def decode_lines(file: BinaryIO, kind: str) -> io.TextIOWrapper:
 
 
 def open_table(
-    path, kind: str | None = None, header: Sequence[str] | None = None
+    path, kind: str | None = None, header: Sequence[str] | None = None, file: BinaryIO | None = None
 ) -> tuple[list[str], Callable[[Sequence[str]], Records]]:
     """Open a file.
 
     Args:
         kind: a value of ``FORMATS``; None to infer it from the file name.
         header: names of the columns of a TSV or CSV file without a header.
+        file: an open file of TSV, CSV or JSON, to read instead; then ``path`` is its name for messages.
 
     Returns:
         The columns (of the first row; none if there are no rows), and a function that reads the records with at least
@@ -122,35 +124,26 @@ def open_table(
         ValueError: no row is usable, or the file is damaged.
     """
     kind = kind or find_format(path)
-    return _open_parquet(path) if kind == "parquet" else _peek(path, _read_file(path, kind, header))
-
-
-def open_lines(name: str, file: BinaryIO, kind: str) -> tuple[list[str], Callable[[Sequence[str]], Records]]:
-    """``open_table`` for a stream of TSV, CSV or JSON with this name."""
-    return _peek(name, _read_lines(name, decode_lines(file, kind), kind))
-
-
-def _peek(name, records: Records) -> tuple[list[str], Callable[[Sequence[str]], Records]]:
-    read = []
+    if kind == "parquet":
+        return _open_parquet(path)
+    records, read = _read_file(path, kind, header, file), []
     for number, record in records:
         read.append((number, record))
         if record and isinstance(record, dict):
             return list(record), lambda columns: chain(read, records)
     if read:
         number, problem = read[0]
-        raise ValueError(f"{name}:{number}: {problem}")
+        raise ValueError(f"{path}:{number}: {problem}")
     return [], lambda columns: records
 
 
-def _read_file(path, kind: str, header: Sequence[str] | None) -> Records:
-    with open_file(path) as file:
-        yield from _read_lines(path, decode_lines(file, kind), kind, header)
+def _read_file(path, kind: str, header: Sequence[str] | None, file: BinaryIO | None) -> Records:
+    with nullcontext(file) if file else open_file(path) as opened:
+        lines = decode_lines(opened, kind)
+        yield from _read_json(path, lines) if kind == "jsonl" else _read_fields(path, lines, kind, header)
 
 
-def _read_lines(name, lines: Iterable[str], kind: str, header: Sequence[str] | None = None) -> Records:
-    if kind == "jsonl":
-        yield from _read_json(name, lines)
-        return
+def _read_fields(name, lines: Iterable[str], kind: str, header: Sequence[str] | None) -> Records:
     rows = _split_csv(name, lines) if kind == "csv" else _split_tsv(lines)
     columns = header if header is not None else next(rows, (0, []))[1]
     check_header(name, columns)

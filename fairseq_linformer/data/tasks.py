@@ -41,12 +41,9 @@ class Task:
     """A task of one or two inputs, with classes or a score.
 
     Attributes:
-        name: as on the command line.
         classes: names of the classes, in order, by the labels of the sources. A class name is a valid label, too.
         score_range: lowest and highest score, instead of classes; of a user's own task, those of the training file.
-        num_inputs: texts per row, 1 or 2.
         splits: fairseq's names: train, valid and, if there is a second development set, valid1.
-        license: of the data.
         folder: name of the folder of the official files.
         tsv: the official tab-separated files.
         hub: the hub's parquet files.

@@ -17,7 +17,7 @@ import numpy as np
 
 from . import sentencepiece_model, tokenizer_json
 from .binarized import token_dtype
-from .tokenizer_files import DICTIONARY, GPT2_FILES, SENTENCEPIECE_FILE, TOKENIZER_JSON, TokenizerFiles
+from .tokenizer_files import DICTIONARY, GPT2_FILES, SENTENCEPIECE_FILE, TOKENIZER_JSON
 from .tokenizer_json import FIRST_ID, SYMBOLS, UNK
 
 EOS = 2
@@ -32,30 +32,22 @@ class Tokenizer:
 
     Args:
         table: dictionary IDs by the tokenizer's own IDs.
-        files: contents, by name, of the files to write next to data and checkpoints, for encoding text later.
-        other_files: contents of further files that determine the token IDs.
+        files: contents, by name, of the files that determine the token IDs.
 
     Attributes:
         name: ``gpt2``, ``sentencepiece``, or the model of a ``tokenizer.json``, such as ``wordpiece``.
         dictionary: the lines of ``dict.txt``.
         checksums: SHA-256 of each file of the tokenizer, by name.
-        model_files: contents of ``files``.
+        model_files: contents of the files, except for the dictionary, to write next to data and checkpoints.
         dtype: that of fairseq's data-bin with this dictionary.
     """
 
     name: str
 
-    def __init__(
-        self,
-        dictionary: list[str],
-        table: np.ndarray,
-        files: dict[str, bytes],
-        other_files: dict[str, bytes] | None = None,
-    ):
+    def __init__(self, dictionary: list[str], table: np.ndarray, files: dict[str, bytes]):
         self.dictionary = dictionary
-        self.model_files = files
-        contents = files | (other_files or {})
-        self.checksums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+        self.model_files = {name: content for name, content in files.items() if name != DICTIONARY}
+        self.checksums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         self.dtype = token_dtype(FIRST_ID + len(dictionary))
         self._table = table.astype(self.dtype)
 
@@ -103,8 +95,10 @@ class GPT2(Tokenizer):
         names = (*GPT2_FILES, DICTIONARY)
         paths = {name: Path(folder) / name for name in names}
         paths[DICTIONARY] = Path(dictionary or paths[DICTIONARY])
-        hint = f"GPT-2's BPE needs a folder with {', '.join(names)}"
-        contents = {name: read_bytes(path, hint) for name, path in paths.items()}
+        for path in paths.values():
+            if not path.is_file():
+                raise ValueError(f"{path} does not exist; GPT-2's BPE needs a folder with {', '.join(names)}")
+        contents = {name: path.read_bytes() for name, path in paths.items()}
         try:
             encoder = json.loads(contents["encoder.json"])
         except ValueError:
@@ -122,10 +116,9 @@ class GPT2(Tokenizer):
             mergeable_ranks={bytes(byte[symbol] for symbol in each): i for i, each in enumerate(self.pieces)},
             special_tokens={},
         )
-        other_files = {DICTIONARY: contents.pop(DICTIONARY)}
-        entries = _read_entries(paths[DICTIONARY], other_files[DICTIONARY])
+        entries = _read_entries(paths[DICTIONARY], contents[DICTIONARY])
         table = _build_table(entries, map(str, range(len(self.pieces))), paths[DICTIONARY])
-        super().__init__(entries, table, contents, other_files)
+        super().__init__(entries, table, contents)
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         # encode_ordinary_batch starts a thread pool, which costs more than a short line.
@@ -146,12 +139,12 @@ class SentencePiece(Tokenizer):
     name = "sentencepiece"
 
     def __init__(self, model, dictionary=None):
-        content = read_bytes(Path(model), "a SentencePiece model is needed")
+        content = Path(model).read_bytes()
         self._processor = sentencepiece_model.load_model(content, model)
         if dictionary is None:
             entries = [f"{piece} 1" for piece in sentencepiece_model.list_pieces(content, model)]
         else:
-            entries = _read_entries(dictionary, read_bytes(dictionary, "the model's dictionary is needed"))
+            entries = _read_entries(dictionary, Path(dictionary).read_bytes())
         pieces = map(self._processor.id_to_piece, range(self._processor.get_piece_size()))
         super().__init__(entries, _build_table(entries, pieces, dictionary), {SENTENCEPIECE_FILE: content})
 
@@ -170,7 +163,7 @@ class TokenizerJson(Tokenizer):
     def __init__(self, file, dictionary=None):
         import tokenizers
 
-        settings, ids = tokenizer_json.read_settings(read_bytes(file, "a tokenizer.json is needed"), file)
+        settings, ids = tokenizer_json.read_settings(Path(file).read_bytes(), file)
         tokens = tokenizer_json.order_tokens(ids, file)
         names = [*SYMBOLS[:FIRST_ID], *tokens[FIRST_ID:-1], SYMBOLS[-1]]
         content = tokenizer_json.rewrite(settings, tokens, names)
@@ -183,7 +176,7 @@ class TokenizerJson(Tokenizer):
         self._fast.encode_special_tokens = True  # their names in a text are ordinary text
         entries = [f"{name} 1" for name in names[FIRST_ID:-1]]
         if dictionary is not None:
-            found = _read_entries(dictionary, read_bytes(dictionary, "the tokenizer's dictionary is needed"))
+            found = _read_entries(dictionary, Path(dictionary).read_bytes())
             if entry_names(found) != names[FIRST_ID:-1]:
                 raise ValueError(f"{dictionary} must have the tokens of {file}, in the same order")
         table = np.arange(len(names))
@@ -195,10 +188,11 @@ class TokenizerJson(Tokenizer):
         return [each.ids for each in self._fast.encode_batch_fast(list(lines), add_special_tokens=False)]
 
 
-def load_tokenizer(files: TokenizerFiles, dictionary=None) -> Tokenizer:
+def load_tokenizer(path: Path, dictionary=None) -> Tokenizer:
     """Load a tokenizer with its own or another ``dict.txt``; ValueError as for its class."""
-    kinds = {"gpt2": GPT2, "sentencepiece": SentencePiece, "tokenizer_json": TokenizerJson}
-    return kinds[files.kind](files.path, dictionary)
+    if path.is_dir():
+        return GPT2(path, dictionary)
+    return (TokenizerJson if path.suffix == ".json" else SentencePiece)(path, dictionary)
 
 
 def _read_entries(path: Path | str, content: bytes) -> list[str]:
@@ -239,11 +233,3 @@ def bytes_of_symbols() -> dict[str, int]:
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in printable]
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
-
-
-def read_bytes(path: Path | str, hint: str) -> bytes:
-    """The content of a file; ValueError with the hint if there is none."""
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; {hint}")
-    return path.read_bytes()

@@ -16,11 +16,7 @@ UNK, FIRST_ID = 3, 4
 
 
 def read_settings(content: bytes, file) -> tuple[dict[str, Any], dict[str, int]]:
-    """Read a ``tokenizer.json`` of any model: its content, and the IDs of all its tokens, added ones included.
-
-    Args:
-        file: its path, for messages.
-    """
+    """Read a ``tokenizer.json`` of any model: its content, and the IDs of all its tokens, added ones included."""
     try:
         settings = json.loads(content)
         vocab = settings["model"]["vocab"]

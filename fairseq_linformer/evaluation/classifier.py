@@ -35,10 +35,8 @@ class Classifier:
     """What evaluation needs of a model.
 
     Attributes:
-        path: of the checkpoint or folder.
         model: None for a graph.
         names: class names; empty for a regression head.
-        max_positions: n.
         num_inputs: sentences per row, 1 or 2; None if unknown.
         columns: of the user's own files that it was trained on; None for other data.
     """

@@ -4,7 +4,7 @@ import json
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import IO, Any
 
 import numpy as np
@@ -110,13 +110,11 @@ def open_writer(path: str | None, names: list[str]) -> Iterator[WriteRow]:
     """
     if path is None:
         yield lambda target, values: None
-    elif path == STDOUT:
-        yield _writer(sys.stdout, names, as_json=False)
-    elif not path.endswith(SUFFIXES):
+        return
+    if path != STDOUT and not path.endswith(SUFFIXES):
         raise ValueError(f"--predictions must end in {' or '.join(SUFFIXES)} or be {STDOUT}, got {path}")
-    else:
-        with open_atomic(path) as file:
-            yield _writer(file, names, as_json=path.endswith(".jsonl"))
+    with nullcontext(sys.stdout) if path == STDOUT else open_atomic(path) as file:
+        yield _writer(file, names, as_json=path.endswith(".jsonl"))
 
 
 def _writer(file: IO, names: list[str], as_json: bool) -> WriteRow:

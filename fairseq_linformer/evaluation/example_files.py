@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..data import tables
 from ..data.columns import Columns, choose_columns
-from ..data.tables import Example, build_example, decode_lines, find_format, open_file, open_lines, open_table
+from ..data.tables import Example, build_example, decode_lines, find_format, open_file, open_table
 from .classifier import Classifier
 from .encoded_rows import EncodedExample, encode_examples
 
@@ -60,7 +60,7 @@ def read_examples(
         return
     if path == STDIN and kind == "parquet":
         raise ValueError("parquet cannot be read from standard input; pass a file")
-    known, read = open_lines(name, sys.stdin.buffer, kind) if path == STDIN else open_table(path, kind)
+    known, read = open_table(name, kind, file=sys.stdin.buffer if path == STDIN else None)
     if not known:
         raise ValueError(f"{name} has no rows")
     texts, label = choose_columns(name, known, tuple(text_column), label_column, inputs, trained)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ..checkpoints.files import LABELS, find_companions, find_labels, get_cfg_section
 from ..checkpoints.models import build_model, open_checkpoint
@@ -15,7 +16,7 @@ from ..data.columns import read_columns
 from ..data.manifest import read_manifest
 from ..data.tasks import TRUNCATIONS
 from ..data.tokenizer import Tokenizer, load_tokenizer
-from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, TokenizerFiles, find_tokenizer_files
+from ..data.tokenizer_files import DICTIONARY, FILES_TEXT, find_tokenizer_files
 from ..data.truncation import truncate
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary, read_dictionary, read_labels
@@ -34,7 +35,7 @@ class FairseqClassifier(Classifier):
         labels: ``dict.txt`` of the labels; None for those of ``find_labels``.
         truncation: ``head`` or ``head+tail``, for inputs longer than n; None for that in the manifest next to the
             checkpoint.
-        tokenizer: files of the tokenizer, which only ``encode`` needs; None for those next to the checkpoint.
+        tokenizer: path of the tokenizer, which only ``encode`` needs; None for the one next to the checkpoint.
 
     Attributes:
         dictionary: path of the model's ``dict.txt``.
@@ -49,7 +50,7 @@ class FairseqClassifier(Classifier):
         dictionary=None,
         labels=None,
         truncation: str | None = None,
-        tokenizer: TokenizerFiles | None = None,
+        tokenizer: Path | None = None,
     ):
         self.path, self.device = Path(checkpoint), torch.device(device)
         opened = open_checkpoint(checkpoint)
@@ -57,7 +58,7 @@ class FairseqClassifier(Classifier):
         name = choose_head(state, head, self.path)
         if name is None:
             raise ValueError(f"{self.path} has no classification head; train one with `fairseq-linformer finetune`")
-        self._head, self._tokenizer_files = name, tokenizer
+        self._head, self._tokenizer_path = name, tokenizer
         self.max_positions, self._vocab_size = max_positions(state), state[EMBEDDINGS].size(0)
         manifest = read_manifest(self.path.parent)
         self._truncation = truncation or manifest.get("cut", TRUNCATIONS[0])
@@ -65,8 +66,6 @@ class FairseqClassifier(Classifier):
         self.columns = read_columns(manifest.get("source", {}))
         self._companions = find_companions(self.path, opened)
         self.dictionary = Path(dictionary) if dictionary else self._companions / DICTIONARY
-        if dictionary:
-            self.check_dictionary(self.dictionary)
         self.model = build_model(opened, name).to(self.device).eval()
         classes = self.model.classification_heads[name].out_proj.out_features
         is_score = bool(self._task.get("regression_target"))
@@ -87,9 +86,9 @@ class FairseqClassifier(Classifier):
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         self.check_dictionary(self.dictionary)
-        if not (files := self._tokenizer_files or find_tokenizer_files(self._companions)):
+        if not (path := self._tokenizer_path or find_tokenizer_files(self._companions)):
             raise ValueError(f"there is no tokenizer ({FILES_TEXT}) next to {self.path}; pass --tokenizer")
-        return load_tokenizer(files, self.dictionary)
+        return load_tokenizer(path, self.dictionary)
 
     def encode(self, rows: Sequence[tuple[str, ...]], truncated: bool) -> list[Encoding]:
         ids, sizes = zip(*(self._tokenizer.encode(column) for column in zip(*rows)))
@@ -111,10 +110,8 @@ class FairseqClassifier(Classifier):
 
     @torch.inference_mode()
     def logits(self, batch: Sequence[Encoding]) -> Tensor:
-        longest = max(len(row["input_ids"]) for row in batch)
-        tokens = torch.full((len(batch), longest), PADDING_IDX)
-        for i, row in enumerate(batch):
-            tokens[i, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
+        rows = [torch.tensor(row["input_ids"]) for row in batch]
+        tokens = pad_sequence(rows, batch_first=True, padding_value=PADDING_IDX)
         logits, _ = self.model(tokens.to(self.device), features_only=True, classification_head_name=self._head)
         return logits.float().cpu()
 

@@ -31,9 +31,8 @@ def compute_perplexity(
 ) -> dict[str, Any]:
     """Compute the perplexity that ``fairseq-validate`` reports with the same seed.
 
-    The text is split into blocks of ``tokens_per_sample`` tokens, as by fairseq's ``masked_lm`` with
-    ``--sample-break-mode none``. A share ``mask_prob`` of the tokens is predicted: of these 80 % are masked, 10 %
-    replaced and 10 % unchanged, regardless of how the model was trained.
+    The text is split as by ``open_blocks``. A share ``mask_prob`` of the tokens is predicted: of these 80 % are masked,
+    10 % replaced and 10 % unchanged, regardless of how the model was trained.
 
     Args:
         checkpoint: path of a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code.
@@ -60,19 +59,13 @@ def compute_perplexity(
     check_split(data, split)
     check_dataset(data / split)
     model = build_model(state).to(device).eval()
-    config = MaskedLMConfig(data=str(data), tokens_per_sample=positions, mask_prob=mask_prob, seed=seed)
-    task = MaskedLMTask.setup_task(OmegaConf.structured(config))
-    task.load_dataset(split)
-    iterator = task.get_batch_iterator(
-        task.dataset(split), max_tokens=max(max_tokens, positions), max_positions=positions
-    )
-    batches = iterator.next_epoch_itr(shuffle=False)
+    batches, pad = open_blocks(data, split, positions, seed, max_tokens, mask_prob)
     bits = seconds = 0.0
     num_correct = masked = tokens = 0
     with progress_bar("perplexity", len(batches), "batch") as progress, torch.inference_mode():
         for sample in batches:
             start = time.perf_counter()
-            is_masked = sample["target"].ne(task.source_dictionary.pad()).to(device)
+            is_masked = sample["target"].ne(pad).to(device)
             if is_masked.any():
                 logits = model(sample["net_input"]["src_tokens"].to(device), masked_tokens=is_masked)[0].float()
                 targets = sample["target"].to(device)[is_masked]
@@ -96,6 +89,16 @@ def compute_perplexity(
         "seconds": seconds,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
+
+
+def open_blocks(data, split: str, n: int, seed: int, max_tokens: int, mask_prob: float = 0.15) -> tuple[Any, int]:
+    """The batches of a split, masked and in blocks of n tokens, as by fairseq's ``masked_lm`` with
+    ``--sample-break-mode none``; and the index of padding. Blocks of equal length are in a random order."""
+    config = MaskedLMConfig(data=str(data), tokens_per_sample=n, mask_prob=mask_prob, seed=seed)
+    task = MaskedLMTask.setup_task(OmegaConf.structured(config))
+    task.load_dataset(split)
+    iterator = task.get_batch_iterator(task.dataset(split), max_tokens=max(max_tokens, n), max_positions=n)
+    return iterator.next_epoch_itr(shuffle=False), task.source_dictionary.pad()
 
 
 def format_perplexity(result: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from ..data.prepare_task import prepare_task
 from ..data.task_sources import TaskFiles, open_source
 from ..data.tasks import TASKS, TRUNCATIONS, Task
 from ..data.tokenizer import load_tokenizer
-from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, find_tokenizer_files
 from ..evaluation.encoded_rows import is_prepared, read_prepared_task
 from ..files import check_data_path, check_same
 from ..models.datasets import check_dataset
@@ -45,13 +45,13 @@ def open_task(name: str, source: str | None, own: dict[str, Any]) -> tuple[Task,
     return task, "hub", path.resolve().name, name
 
 
-def find_tokenizer(checkpoint: InitialCheckpoint, tokenizer: TokenizerFiles | None) -> TokenizerFiles:
-    """The files of ``tokenizer``, or those next to the checkpoint; ValueError if there are none."""
-    if not (files := tokenizer or find_tokenizer_files(checkpoint.companions)):
+def find_tokenizer(checkpoint: InitialCheckpoint, tokenizer: Path | None) -> Path:
+    """The path of ``tokenizer``, or of the one next to the checkpoint; ValueError if there is none."""
+    if not (path := tokenizer or find_tokenizer_files(checkpoint.companions)):
         raise ValueError(
             f"there is no tokenizer next to {checkpoint.path}; pass that of its pretraining with --tokenizer"
         )
-    return files
+    return path
 
 
 def prepare_data(
@@ -59,7 +59,7 @@ def prepare_data(
     folder: Path,
     checkpoint: InitialCheckpoint,
     source: str | TaskFiles = "hub",
-    tokenizer: TokenizerFiles | None = None,
+    tokenizer: Path | None = None,
     truncation: str | None = None,
 ) -> None:
     """Prepare ``folder`` unless it exists, and check that it matches task, checkpoint and truncation.
@@ -67,7 +67,7 @@ def prepare_data(
     Args:
         source: as for ``open_source``; existing data are used whatever their source and tokenizer were. Or a user's
             files, which existing data must have been prepared from.
-        tokenizer: its files; None for those next to the checkpoint.
+        tokenizer: its path; None for the one next to the checkpoint.
         truncation: how rows longer than n are truncated, also in existing data; None for ``head`` in new data.
     """
     check_data_path(folder, "--data")

@@ -1,23 +1,24 @@
 """Explained variance of a teacher's features, on held-out text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
-from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..checkpoints.models import build_model, open_checkpoint
+from ..evaluation.perplexity import open_blocks
 from ..models.distillation import Teacher, get_hidden_states
 from ..progress import progress_bar
+
+Batch = tuple[Sequence[Tensor], Sequence[Tensor], Tensor]
+"""The student's and the teacher's features of each layer, and where tokens are real, as for ``hidden_loss``."""
 
 
 def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: int = 32768) -> list[float]:
     """Share of the variance of the teacher's features that the student explains, by layer.
 
-    Text is split into blocks of n tokens, as by fairseq's ``masked_lm`` with ``--sample-break-mode none``; nothing is
-    masked. Blocks of equal length are in a random order, with seed 1. It runs on the CPU in single precision.
+    Text is split as by ``open_blocks``, but nothing is masked. It runs on the CPU in single precision.
 
     Args:
         teacher, student: fairseq checkpoints of equal width and number of layers.
@@ -28,54 +29,39 @@ def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: in
     Returns:
         R^2 of each layer, first to last; not finite without variance.
     """
-    task = MaskedLMTask.setup_task(OmegaConf.structured(MaskedLMConfig(data=str(data), tokens_per_sample=n, seed=1)))
-    teacher_model, model = Teacher(str(teacher)), build_model(open_checkpoint(student)).eval()
-    task.load_dataset("valid")
-    measured = ExplainedVariance(teacher_model.layers, teacher_model.width)
-    iterator = task.get_batch_iterator(task.dataset("valid"), max_tokens=max(n, 4096), max_positions=n, num_workers=0)
-    batches, pad, num_tokens = iterator.next_epoch_itr(shuffle=False), task.source_dictionary.pad(), 0
-    with progress_bar("explained variance", tokens, "token") as progress, torch.no_grad():
-        for sample in batches:
-            inputs, target = sample["net_input"]["src_tokens"], sample["target"]
-            text = torch.where(target.ne(pad), target, inputs)
-            ours, theirs = (
-                get_hidden_states(run(text, features_only=True, return_all_hiddens=True)[1])
-                for run in (model, teacher_model)
-            )
-            measured.add(ours, theirs, text.ne(pad))
-            num_tokens += text.numel()
-            progress.update(text.numel())
-            if num_tokens >= tokens:
-                break
-    return measured.compute_shares()
+    blocks, pad = open_blocks(data, "valid", n, seed=1, max_tokens=4096)
+    models = build_model(open_checkpoint(student)).eval(), Teacher(str(teacher))
+
+    def batches() -> Iterator[Batch]:
+        num_tokens = 0
+        with progress_bar("explained variance", tokens, "token") as progress, torch.no_grad():
+            for sample in blocks:
+                inputs, target = sample["net_input"]["src_tokens"], sample["target"]
+                text = torch.where(target.ne(pad), target, inputs)
+                ours, theirs = (
+                    get_hidden_states(run(text, features_only=True, return_all_hiddens=True)[1]) for run in models
+                )
+                yield ours, theirs, text.ne(pad)
+                num_tokens += text.numel()
+                progress.update(text.numel())
+                if num_tokens >= tokens:
+                    break
+
+    return explained_shares(batches())
 
 
-class ExplainedVariance:
+def explained_shares(batches: Iterable[Batch]) -> list[float]:
     """Share of the variance of the teacher's features that a student explains (R^2), by layer: 1 - residual / variance.
 
     1 means equal features, and 0 those of a student that always outputs their mean; it may be negative. Sums are in
     double precision.
-
-    Args:
-        layers: L.
-        width: d.
     """
-
-    def __init__(self, layers: int, width: int):
-        self._count = 0
-        self._sum = torch.zeros(layers, width, dtype=torch.float64)
-        self._squares, self._residual = (torch.zeros(layers, dtype=torch.float64) for _ in range(2))
-
-    def add(self, student: Sequence[Tensor], teacher: Sequence[Tensor], real: Tensor) -> None:
-        """Add a batch, with the arguments of ``hidden_loss``."""
-        self._count += int(real.sum())
-        for i, (s, t) in enumerate(zip(student, teacher, strict=True)):
-            s, t = (x[real].double().cpu() for x in (s, t))
-            self._sum[i] += t.sum(0)
-            self._squares[i] += t.square().sum()
-            self._residual[i] += (s - t).square().sum()
-
-    def compute_shares(self) -> list[float]:
-        """The share of each layer; not finite without data or variance."""
-        variance = self._squares - self._sum.square().sum(1) / max(self._count, 1)
-        return (1 - self._residual / variance).tolist()
+    count, total, squares, residual = 0, torch.zeros(1), torch.zeros(1), torch.zeros(1)
+    for ours, theirs, real in batches:
+        student, teacher = (torch.stack([layer[real] for layer in layers]).double() for layers in (ours, theirs))
+        count += teacher.size(1)
+        total = total + teacher.sum(1)
+        squares = squares + teacher.square().sum((1, 2))
+        residual = residual + (student - teacher).square().sum((1, 2))
+    shares: list[float] = (1 - residual / (squares - total.square().sum(1) / count)).tolist()
+    return shares

@@ -18,7 +18,7 @@ from ..checkpoints.files import remove_optimizer_state, training_seconds
 from ..checkpoints.identify import BEST, LAST, RESULT, Kind, ModelPath
 from ..data.task_sources import TaskFiles
 from ..data.tasks import OWN, Task
-from ..data.tokenizer_files import DICTIONARY, TokenizerFiles
+from ..data.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
 from ..evaluation.evaluate import evaluate
 from ..evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
@@ -70,7 +70,7 @@ class FinetuningJob:
     device: str = "cpu"
     overrides: tuple[str, ...] = ()
     source: str | TaskFiles = "hub"
-    tokenizer: TokenizerFiles | None = None
+    tokenizer: Path | None = None
     truncation: str | None = None
 
 
@@ -97,7 +97,7 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
         elif not dry_run:
             if len(trainings) > 1:
                 print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
-            local.run(training)
+            local.train(training)
             result = build_result(job, recipe, checkpoint, training)
             for saved in (training.folder / CHECKPOINTS).glob("*.pt"):
                 remove_optimizer_state(saved)

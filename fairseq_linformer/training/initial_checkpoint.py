@@ -30,8 +30,6 @@ class InitialCheckpoint:
     Attributes:
         path: checkpoint that fairseq loads.
         companions: folder with its dictionary and tokenizer.
-        max_positions: n.
-        vocab_size: number of embeddings.
         overrides: overrides of fairseq-hydra-train that build the model.
         description: fields of ``model`` in a result: n, options of a Linformer, which are empty for RoBERTa, and
             ``pretraining``, where the weights come from and the checksum of the checkpoint.

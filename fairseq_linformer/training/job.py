@@ -71,7 +71,7 @@ class TrainingJob:
         processes: number of processes, one per GPU, for which it is checked; it may run with another number.
         device: one of ``DEVICES``.
         runs: folder of the run folders.
-        name: name of the run folder; empty to derive it from ``config`` and ``overrides``.
+        name: of the run folder; empty to derive it from ``config`` and ``overrides``.
     """
 
     config: str
@@ -96,8 +96,10 @@ class TrainingJob:
             if cfg[section] is not None and OmegaConf.is_missing(cfg[section], name):
                 raise ValueError(f"{key} is not set; add {key}=PATH")
             if (value := OmegaConf.select(cfg, key)) and value != LAST:  # the default of restore_file
-                paths = value.split(os.pathsep) if key == "task.data" else [value]
-                OmegaConf.update(cfg, key, os.pathsep.join(str(Path(path).absolute()) for path in paths))
+                paths = [Path(path).absolute() for path in (value.split(os.pathsep) if key == "task.data" else [value])]
+                if key != "task.data" and not paths[0].is_file():
+                    raise ValueError(f"{key} must be an existing file, got {paths[0]}")
+                OmegaConf.update(cfg, key, os.pathsep.join(map(str, paths)))
         for key, value in {**DEVICES[self.device], "common.user_dir": str(PLUGIN)}.items():
             OmegaConf.update(cfg, key, value)
         distribute(cfg, self.processes)
@@ -208,9 +210,6 @@ def _check_files(cfg: DictConfig) -> None:
             raise ValueError(f"task.data needs {dictionary}, which does not exist")
         for prefix in prefixes:
             check_dataset(prefix)
-    for key in PATH_OPTIONS[1:]:
-        if (file := OmegaConf.select(cfg, key)) and file != LAST and not Path(file).is_file():
-            raise ValueError(f"{key} must be an existing file, got {file}")
 
 
 def quote(value: Any) -> str:

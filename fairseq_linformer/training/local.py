@@ -34,11 +34,6 @@ def train(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
         KeyboardInterrupt: a signal has stopped it, and it is saved; call again to resume.
     """
     check_run_folder(job, ignore)
-    run(job)
-
-
-def run(job: TrainingJob) -> None:
-    """``train`` without the check."""
     if (job.folder / DONE).exists():
         return
     last, last_line, stopped = job.folder / CHECKPOINTS / LAST, "", False
@@ -82,7 +77,7 @@ def start_worker(folder: Path) -> subprocess.Popen:
         "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")])),
     }
     # The worker stops when this process ends, even if it is killed.
-    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+    prctl = ctypes.CDLL(None).prctl
     return subprocess.Popen(
         [sys.executable, "-m", "fairseq_linformer.training.worker", str(folder)],
         env=environment,
@@ -90,7 +85,7 @@ def start_worker(folder: Path) -> subprocess.Popen:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        preexec_fn=prctl and (lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)),
+        preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
     )
 
 

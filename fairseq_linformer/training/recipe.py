@@ -36,7 +36,6 @@ class Recipe:
     Attributes:
         lr: peak learning rate, it then decays linearly to 0.
         batch_size: sentences or pairs per update.
-        epochs: number of epochs.
         seed: seed of the classification head, dropout and shuffling.
     """
 

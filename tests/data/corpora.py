@@ -1,10 +1,7 @@
 """Small corpora in every format, and a slow reference implementation of preparing them."""
 
-import bz2
-import gzip
 import hashlib
 import json
-import lzma
 import random
 from pathlib import Path
 
@@ -13,7 +10,6 @@ import pyarrow.parquet
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.data.pretraining import prepare_corpus
-from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 
 
 def build_documents(count=60, seed=0):
@@ -29,9 +25,8 @@ def build_documents(count=60, seed=0):
 
 def prepare(out, sources, gpt2, valid_share=0.3, shards=1, workers=1):
     """Prepare sources with GPT-2's tokenizer, or one of another kind."""
-    files = gpt2 if isinstance(gpt2, TokenizerFiles) else TokenizerFiles("gpt2", Path(gpt2))
     sources = [sources] if isinstance(sources, str | Path) else sources
-    return prepare_corpus(out, list(map(str, sources)), files, valid_share, shards, workers)
+    return prepare_corpus(out, list(map(str, sources)), gpt2, valid_share, shards, workers)
 
 
 def write_text(path, documents):
@@ -76,27 +71,6 @@ def read(out):
     }
 
 
-def compressed(opener, suffix):
-    def write(folder, documents):
-        plain = write_text(folder / "plain", documents)
-        with opener(folder / f"text.txt{suffix}", "wb") as file:
-            file.write(plain.read_bytes())
-        return str(folder / f"text.txt{suffix}")
-
-    return write
-
-
-def zstandard(folder, documents):
-    with pyarrow.output_stream(str(folder / "text.txt.zst"), compression="zstd") as stream:
-        stream.write(write_text(folder / "plain", documents).read_bytes())
-    return str(folder / "text.txt.zst")
-
-
-def json_lines(folder, documents):
-    rows = [{"id": i, "text": "\n".join(document)} for i, document in enumerate(documents)]
-    return str(write_json(folder / "rows.jsonl", rows))
-
-
 def sentences(folder, documents):
     """One row per paragraph, with the number of its document."""
     rows = [{"book": i, "sentence": line} for i, document in enumerate(documents) for line in document]
@@ -118,16 +92,3 @@ def several(folder, documents):
     write_text(folder / "in" / "c.txt", documents[30:])
     (folder / "in" / "notes.md").write_text("not this")
     return str(folder / "in")
-
-
-SOURCES = {
-    "gzip": compressed(gzip.open, ".gz"),
-    "bzip2": compressed(bz2.open, ".bz2"),
-    "xz": compressed(lzma.open, ".xz"),
-    "zstandard": zstandard,
-    "json lines": json_lines,
-    "sentences": sentences,
-    "hub": hub,
-    "folder": several,
-    "parquet": lambda folder, documents: str(write_rows(folder / "rows.parquet", documents)),
-}

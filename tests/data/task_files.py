@@ -1,6 +1,4 @@
-"""Small files in the exact format of each source, independent of the table of tasks."""
-
-import json
+"""Small files in the format of each source, independent of the table of tasks."""
 
 # (first text, second text, class index); quotes, double and trailing spaces are ordinary characters.
 ROWS = {
@@ -15,133 +13,78 @@ ROWS = {
 }
 ROWS["valid1"] = ROWS["valid"][::-1]
 
-# Folder, header, line of train, line of dev, class names in TSV and on the hub, configuration and columns of the hub.
-_TREES = "( {a} )\t( {b} )\t(ROOT {a})\t(ROOT {b})"
+# Folder, columns of the official files that are read, class labels there and on the hub, configuration and texts of the
+# hub.
 FORMATS = {
-    "sst-2": ("SST-2", "sentence\tlabel", "{a}\t{l}", None, "0 1", "negative positive", "sst2 sentence"),
-    "qnli": (
-        "QNLI",
-        "index\tquestion\tsentence\tlabel",
-        "{i}\t{a}\t{b}\t{l}",
-        None,
-        "entailment not_entailment",
-        "entailment not_entailment",
-        "qnli question sentence",
-    ),
-    "qqp": (
-        "QQP",
-        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
-        "{i}\t3{i}\t4{i}\t{a}\t{b}\t{l}",
-        None,
-        "0 1",
-        "not_duplicate duplicate",
-        "qqp question1 question2",
-    ),
-    "imdb": ("imdb", "id\tlabel\ttext", "neg/{i}_3\t{l}\t{a}", None, "0 1", "neg pos", "plain_text text"),
-    "mrpc": (
-        "MRPC",
-        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String",
-        "{l}\t70{i}\t80{i}\t{a}\t{b}\r",
-        None,
-        "0 1",
-        "not_equivalent equivalent",
-        "mrpc sentence1 sentence2",
-    ),
-    "rte": (
-        "RTE",
-        "index\tsentence1\tsentence2\tlabel",
-        "{i}\t{a}\t{b}\t{l}",
-        None,
-        "entailment not_entailment",
-        "entailment not_entailment",
-        "rte sentence1 sentence2",
-    ),
-    "cola": ("CoLA", None, "gj04\t{l}\t*\t{a}", None, "0 1", "unacceptable acceptable", "cola sentence"),
+    "sst-2": ("SST-2", "sentence,label", "0 1", "negative positive", "sst2 sentence"),
+    "qnli": ("QNLI", "question,sentence,label", *["entailment not_entailment"] * 2, "qnli question sentence"),
+    "qqp": ("QQP", "question1,question2,is_duplicate", "0 1", "not_duplicate duplicate", "qqp question1 question2"),
+    "imdb": ("imdb", "text,label", "0 1", "neg pos", "plain_text text"),
+    "mrpc": ("MRPC", "#1 String,#2 String,Quality", "0 1", "not_equivalent equivalent", "mrpc sentence1 sentence2"),
+    "rte": ("RTE", "sentence1,sentence2,label", *["entailment not_entailment"] * 2, "rte sentence1 sentence2"),
+    "cola": ("CoLA", "sentence,label", "0 1", "unacceptable acceptable", "cola sentence"),
     "mnli": (
-        "MNLI",
-        "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\t"
-        "sentence1\tsentence2\tlabel1\tgold_label",
-        "{i}\t31\t31n\tfiction\t" + _TREES + "\t{a}\t{b}\tneutral\t{l}",
-        "{i}\t31\t31n\tfiction\t" + _TREES + "\t{a}\t{b}\tneutral\tneutral\tneutral\tneutral\tneutral\t{l}",
-        "entailment neutral contradiction",
-        "entailment neutral contradiction",
+        *("MNLI", "sentence1,sentence2,gold_label"),
+        *["entailment neutral contradiction"] * 2,
         "mnli premise hypothesis",
     ),
-    "sts-b": (
-        "STS-B",
-        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
-        "{i}\tmain-captions\tMSRvid\t2012test\t000{i}\tnone\tnone\t{a}\t{b}\t{l}",
-        None,
-        "1.000 3.800",
-        None,
-        "stsb sentence1 sentence2",
-    ),
+    "sts-b": ("STS-B", "sentence1,sentence2,score", "1.000 3.800", None, "stsb sentence1 sentence2"),
 }
-_MNLI_DEV = FORMATS["mnli"][1].replace("label1", "label1\tlabel2\tlabel3\tlabel4\tlabel5")
+_GLUE = {"train": ("train", "train"), "valid": ("dev", "validation")}
+_SPLITS = {
+    "imdb": {"train": ("train", "train"), "valid": ("test", "test")},
+    "mnli": {
+        "train": ("train", "train"),
+        "valid": ("dev_matched", "validation_matched"),
+        "valid1": ("dev_mismatched", "validation_mismatched"),
+    },
+}
 
 
 def splits(name):
-    return ["train", "valid", "valid1"] if name == "mnli" else ["train", "valid"]
+    """The names of each split in the official files and on the hub."""
+    return _SPLITS.get(name, _GLUE)
 
 
-def file_of(name, split):
-    if split == "train":
-        return "train.tsv"
-    return {"mnli": {"valid": "dev_matched.tsv", "valid1": "dev_mismatched.tsv"}, "imdb": {"valid": "test.tsv"}}.get(
-        name, {"valid": "dev.tsv"}
-    )[split]
+def line(name, i, a, b, label):
+    """A line of an official file; only CoLA's position of columns matters, which have no names."""
+    return f"gj04\t{label}\t*\t{a}" if name == "cola" else "\t".join((str(i), *([a, b] if b else [a]), label))
 
 
 def tsv(name, split):
-    """The bytes of a TSV file."""
-    _, header, train, dev, labels, _, _ = FORMATS[name]
-    line = dev if dev and split != "train" else train
-    if header and name == "mnli" and split != "train":
-        header = _MNLI_DEV
-    lines = [line.format(i=i, a=a, b=b, l=labels.split()[c]) for i, (a, b, c) in enumerate(ROWS[split])]
-    end = "\r\n" if name == "mrpc" else "\n"
-    return "".join([*([header + end] if header else []), *(text + "\n" for text in lines)]).encode()
+    """The bytes of a TSV file. MRPC's begins with a byte order mark and has carriage returns."""
+    _, columns, labels, _, hub = FORMATS[name]
+    is_pair, end = len(hub.split()) == 3, "\r\n" if name == "mrpc" else "\n"
+    lines = [] if name == "cola" else ["\ufeff" * (name == "mrpc") + "\t".join(("index", *columns.split(",")))]
+    lines += [line(name, i, a, is_pair and b, labels.split()[c]) for i, (a, b, c) in enumerate(ROWS[split])]
+    return "".join(text + end for text in lines).encode()
 
 
 def write_tsv(name, folder):
     folder.mkdir(parents=True, exist_ok=True)
-    for split in splits(name):
-        (folder / file_of(name, split)).write_bytes(tsv(name, split))
+    for split, (called, _) in splits(name).items():
+        (folder / f"{called}.tsv").write_bytes(tsv(name, split))
     return folder
 
 
-def write_parquet(name, folder, change=lambda columns: columns, shards=1):
-    """The hub's files: parquet with its features, and the card that names the configurations."""
+def write_parquet(name, folder, shards=1):
+    """The hub's files: parquet with its features."""
     from datasets import ClassLabel, Dataset, Features, Value, disable_progress_bars
 
     disable_progress_bars()
-    _, _, _, _, labels, names, (config, *texts) = *FORMATS[name][:6], FORMATS[name][6].split()
-    hub = {"train": "train", "valid": "test" if name == "imdb" else "validation"}
-    if name == "mnli":
-        hub = {"train": "train", "valid": "validation_matched", "valid1": "validation_mismatched"}
+    _, _, labels, names, hub = FORMATS[name]
+    config, *texts = hub.split()
     features = {text: Value("string") for text in texts}
     features["label"] = ClassLabel(names=names.split()) if names else Value("float32")
-    if name != "imdb":
-        features["idx"] = Value("int32")
-    (folder / config).mkdir(parents=True, exist_ok=True)
-    card = {
-        "configs": [
-            {"config_name": other, "data_files": [{"split": "train", "path": f"{other}/train-*"}]}
-            for other in ("ax", config)
-        ]
-    }
-    (folder / "README.md").write_text(f"---\n{json.dumps(card)}\n---\n")
-    for split, called in hub.items():
+    (folder / config).mkdir(parents=True)
+    for split, (_, called) in splits(name).items():
         rows = ROWS[split]
         columns = {text: [row[i] for row in rows] for i, text in enumerate(texts)}
         columns["label"] = [c if names else float(labels.split()[c]) for _, _, c in rows]
-        if name != "imdb":
-            columns["idx"] = list(range(len(rows)))
-        data = Dataset.from_dict(change(columns), features=Features(features))
+        data = Dataset.from_dict(columns, features=Features(features))
         for i in range(shards):
-            data.shard(shards, i, contiguous=True).to_parquet(
-                folder / config / f"{called}-{i:05}-of-{shards:05}.parquet"
-            )
+            path = folder / config / f"{called}-{i:05}-of-{shards:05}.parquet"
+            data.shard(shards, i, contiguous=True).to_parquet(path)
     return folder
 
 

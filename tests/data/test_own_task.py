@@ -13,9 +13,6 @@ from fairseq_linformer.data.own_files import are_scores, open_own
 from fairseq_linformer.data.task_sources import read_task_rows
 from fairseq_linformer.evaluation.encoded_rows import read_prepared_task
 
-from . import task_files as files
-from .command_errors import error_of
-
 TRAIN = [("low hello", "a tale", "good"), ("world", 'say "hello"', "bad"), ("lower", "low", "so so")]
 VALID = [("hello", "a, b", "bad"), ("low", "hello", "good")]
 COLUMNS = ("first", "second", "mark")
@@ -41,14 +38,10 @@ def words(train, valid, texts=("first", "second"), label="mark"):
     return ["--train", train, "--valid", valid, *columns, "--label-column", label]
 
 
-@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet"])
-def test_each_format_gives_the_same_bytes(suffix, gpt2, bpe, tmp_path):
-    outputs = []
-    for out, rows in (("out", TRAIN), ("reversed", TRAIN[::-1])):
-        train, valid = write(tmp_path / f"a.{suffix}", rows), write(tmp_path / f"b.{suffix}", VALID)
-        main(["prepare", "own", *map(str, [tmp_path / out, *words(train, valid), "--tokenizer", gpt2])])
-        outputs.append(files.bins(tmp_path / out))
-    assert outputs[0]["label/dict.txt"] == outputs[1]["label/dict.txt"] == b"bad 1\ngood 1\nso so 1\n"
+def test_prepared_pairs(gpt2, bpe, tmp_path):
+    train, valid = write(tmp_path / "a.csv", TRAIN), write(tmp_path / "b.parquet", VALID)
+    main(["prepare", "own", *map(str, [tmp_path / "out", *words(train, valid), "--tokenizer", gpt2])])
+    assert (tmp_path / "out/label/dict.txt").read_text() == "bad 1\ngood 1\nso so 1\n"
     for i in range(2):
         data = MMapIndexedDataset(str(tmp_path / f"out/input{i}/train"))
         assert [item.tolist() for item in data] == [bpe.encode([row[i]])[0].tolist() for row in TRAIN]
@@ -63,8 +56,6 @@ def test_each_format_gives_the_same_bytes(suffix, gpt2, bpe, tmp_path):
     "train, valid, texts, message",
     [
         (TRAIN, [*VALID, ("a", "b", "new")], ["first"], "valid.csv:4: unknown label 'new'; the training file has"),
-        (TRAIN, VALID, ["first", "second", "third"], "--text-column must be one or two different columns"),
-        (TRAIN, [], ["first"], "valid.csv has no rows"),
         (
             [*TRAIN, ("", "", "bad")],
             VALID,
@@ -73,9 +64,9 @@ def test_each_format_gives_the_same_bytes(suffix, gpt2, bpe, tmp_path):
         ),
     ],
 )
-def test_rejected_files(train, valid, texts, message, capsys, gpt2, tmp_path):
+def test_rejected_files(train, valid, texts, message, error_of, tmp_path):
     paths = write(tmp_path / "train.csv", train), write(tmp_path / "valid.csv", valid)
-    assert message in error_of(capsys, gpt2, tmp_path / "empty", *words(*paths, texts), task="own")
+    assert message in error_of(*words(*paths, texts), task="own")
 
 
 def test_columns_are_recognized_and_rows_held_out_by_the_hash_of_their_text(tmp_path, capsys):
@@ -164,7 +155,6 @@ def test_equal_numbers_are_one_class(labels, options, classes, targets, tmp_path
         (range(21), {}, "rating of .*a.csv has 21 different numbers: classes or a score. pass --no-regression or"),
         ([*(i / 7 for i in range(30)), "n/a"], {}, "has 30 different numbers, and 'n/a': classes or a score"),
         ([1, 2, "x"], {"regression": True}, "rating of .*a.csv must be numbers for --regression, got 'x'"),
-        ([1, 2, "inf"], {"regression": True}, "must be numbers for --regression, got 'inf'"),
         ([1, 1], {"regression": True}, "a.csv must have at least two different scores, got 1"),
     ],
 )

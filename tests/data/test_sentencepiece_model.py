@@ -8,9 +8,8 @@ import sentencepiece
 from fairseq.data import Dictionary
 
 from fairseq_linformer.data import sentencepiece_model
-from fairseq_linformer.data.sentencepiece_model import list_pieces, prepare_sentencepiece, train_model, write_dictionary
+from fairseq_linformer.data.sentencepiece_model import list_pieces, prepare_sentencepiece, train_model
 from fairseq_linformer.data.tokenizer import SentencePiece
-from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 from fairseq_linformer.data.tokenizer_json import SYMBOLS
 
 from .corpora import build_documents, prepare, read, reference, write_rows, write_text
@@ -33,7 +32,7 @@ def test_training_is_deterministic_and_the_model_prepares_text(tmp_path):
     assert json.loads((tmp_path / "one/manifest.json").read_text())["sample"]["bytes"] == text
 
     model = tmp_path / "one/spm.model"
-    prepare(tmp_path / "out", sources, TokenizerFiles("sentencepiece", model))
+    prepare(tmp_path / "out", sources, model)
     assert read(tmp_path / "out") == reference(documents, SentencePiece(model), 0.3)
     lines = read(tmp_path / "out")["shard0/train"]
     symbols, counts = (Dictionary.load(str(tmp_path / name)) for name in ("one/dict.txt", "out/shard0/dict.txt"))
@@ -53,14 +52,6 @@ def test_sample_covers_all_sources(tmp_path, monkeypatch):
 def test_case_folding():
     folded, cased = (list_pieces(train_model(iter(LINES), 40, fold_case)) for fold_case in (True, False))
     assert all(piece.lower() == piece for piece in folded) and any(piece.lower() != piece for piece in cased)
-
-
-def test_fairseq_keeps_the_order_of_pieces(tmp_path):
-    content = train_model(iter(LINES), 40)
-    write_dictionary(content, tmp_path / "dict.txt")
-    model = sentencepiece.SentencePieceProcessor(model_proto=content)
-    symbols = Dictionary.load(str(tmp_path / "dict.txt")).symbols
-    assert symbols == ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(1, 40))]
 
 
 def train_with(**options):

@@ -20,8 +20,8 @@ from fairseq_linformer.evaluation.example_files import read_examples
 ROWS = [Example("2", ('say "a", b',), "yes"), Example("3", ("c",), "1")]
 
 
-def read(path, header=None):
-    _, records = open_table(path, header=header)
+def read(path):
+    _, records = open_table(path)
     return [build_example(str(number), record, ["text"], "label") for number, record in records(["text", "label"])]
 
 
@@ -69,44 +69,21 @@ def zstd(content):
     return pyarrow.compress(content, "zstd", asbytes=True)
 
 
-@pytest.mark.parametrize("suffix, compress", [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress)])
-@pytest.mark.parametrize("start", ["", "\ufeff", "\n \n"])
-@pytest.mark.parametrize("indent", [None, 2])
-def test_arrays_of_json(indent, start, suffix, compress, tmp_path):
+@pytest.mark.parametrize("start, indent", [("", None), ("\ufeff", 2), ("\n \n", 2)])
+def test_arrays_of_json(start, indent, tmp_path):
     """What pandas' ``to_json(orient="records")`` and most labeling tools write."""
-    path = tmp_path / f"rows.json{suffix}"
-    path.write_bytes(compress((start + json.dumps(RECORDS, indent=indent)).encode()))
+    path = tmp_path / "rows.json"
+    path.write_text(start + json.dumps(RECORDS, indent=indent))
     assert read_by_each_command(path) == READ
 
 
-@pytest.mark.parametrize("suffix, compress", [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstd)])
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.tsv"])
-def test_compressed_tables(name, suffix, compress, tmp_path):
-    sign = {"rows.csv": ",", "rows.tsv": "\t"}.get(name)
-    lines = [sign.join(("text", "label")), *map(sign.join, READ)] if sign else map(json.dumps, RECORDS)
-    path = tmp_path / f"{name}{suffix}"
-    path.write_bytes(compress("".join(line + "\n" for line in lines).encode()))
-    assert list(read_examples(str(path), None)) == [
-        Example(f"{path}:{i + (2 if sign else 1)}", (text,), label) for i, (text, label) in enumerate(READ)
-    ]
-    _, source = open_own(path, valid=path)
-    assert [(each.texts[0], each.label) for each in source.read_rows("valid")] == READ
-
-
-OTHER = {
-    "map": pyarrow.array([[("a", 1)]] * 3, pyarrow.map_(pyarrow.string(), pyarrow.int64())),
-    "struct": pyarrow.array([{"a": {"b": 1}}] * 3),
-    "decimal": pyarrow.array([Decimal("1.50")] * 3),
-    "dictionary": pyarrow.array(["a", "b", "a"]).dictionary_encode(),
-    "list": pyarrow.array([[[1.5]], [], None]),
-}
-
-
-@pytest.mark.parametrize("kind", OTHER)
-def test_other_columns_of_parquet_are_not_read(kind, tmp_path):
-    columns = {name: [record[name] for record in RECORDS] for name in ("text", "label")}
-    pyarrow.parquet.write_table(pyarrow.table({"other": OTHER[kind], **columns}), tmp_path / "rows.parquet")
-    assert read_by_each_command(tmp_path / "rows.parquet") == READ
+@pytest.mark.parametrize(
+    "suffix, compress", [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress), (".ZST", zstd)]
+)
+def test_compressed_tables(suffix, compress, tmp_path):
+    path = tmp_path / f"rows.jsonl{suffix}"
+    path.write_bytes(compress("".join(json.dumps(record) + "\n" for record in RECORDS).encode()))
+    assert read_by_each_command(path) == READ
 
 
 def test_a_damaged_other_column_does_not_matter(tmp_path):
@@ -126,21 +103,14 @@ def test_a_damaged_other_column_does_not_matter(tmp_path):
 @pytest.mark.parametrize(
     "label, expected",
     [
-        (pyarrow.array(["y", "n", "y"]).dictionary_encode(), ["y", "n", "y"]),
         (pyarrow.array([Decimal("4.50"), Decimal("1.00"), Decimal("0.00")]), ["4.50", "1.00", "0.00"]),
         (pyarrow.array([True, False, True]), ["True", "False", "True"]),
-        (pyarrow.array([1, 2, 3], pyarrow.uint8()).dictionary_encode(), ["1", "2", "3"]),
     ],
 )
 def test_labels_of_parquet(label, expected, tmp_path):
     text = pyarrow.array(["a", "b", "c"]).dictionary_encode()
     pyarrow.parquet.write_table(pyarrow.table({"text": text, "label": label}), tmp_path / "rows.parquet")
     assert [row.label for row in read(tmp_path / "rows.parquet")] == expected
-
-
-def test_files_without_a_header(tmp_path):
-    (tmp_path / "a.tsv").write_text("x\tyes\ta\n")
-    assert read(tmp_path / "a.tsv", ["source", "label", "text"]) == [Example("1", ("a",), "yes")]
 
 
 @pytest.mark.parametrize(

@@ -24,25 +24,19 @@ def prepare(name, gpt2, tmp_path, capsys):
     return tmp_path / "out", command[2:]
 
 
-@pytest.mark.parametrize("name", ["qqp", "sst-2", "sts-b"])
-def test_model_input_equals_the_rows(name, bpe, gpt2, tmp_path, capsys):
-    folder, _ = prepare(name, gpt2, tmp_path, capsys)
-    classes = {"num_classes": 1 if name == "sts-b" else 2, "regression_target": name == "sts-b"}
-    tokens = {"init_token": 0, "separator_token": 2, "max_positions": N}
-    options = {"data": str(folder), "no_shuffle": True, "seed": 1, "classification_head_name": "x"}
-    config = OmegaConf.structured(SentencePredictionConfig(**classes, **tokens, **options))
-    data = SentencePredictionTask.setup_task(config).load_dataset("train")
-    pair = name != "sst-2"
-    for i, row in enumerate(files.ROWS["train"]):
-        texts = [bpe.encode([text.strip()])[0].tolist() for text in row[: 1 + pair]]
-        expected = [0, *texts[0], *([2, *texts[1]] if pair else [])]
-        tokens = data[i]["net_input.src_tokens"].tolist()
+def test_model_input_equals_the_rows(bpe, gpt2, tmp_path, capsys):
+    folder, _ = prepare("sts-b", gpt2, tmp_path, capsys)
+    options = {"data": str(folder), "no_shuffle": True, "seed": 1, "classification_head_name": "x", "num_classes": 1}
+    options |= {"regression_target": True, "init_token": 0, "separator_token": 2, "max_positions": N}
+    task = SentencePredictionTask.setup_task(OmegaConf.structured(SentencePredictionConfig(**options)))
+    data = task.load_dataset("train")
+    for i, (*texts, score) in enumerate(files.ROWS["train"]):
+        first, second = (bpe.encode([text.strip()])[0].tolist() for text in texts)
+        expected, tokens = [0, *first, 2, *second], data[i]["net_input.src_tokens"].tolist()
         assert tokens[0] == 0 and tokens[-1] == 2 and len(tokens) == min(len(expected), N)
-        if len(expected) <= N:
-            assert tokens == expected
-        if pair:
-            assert any(tokens[position : position + 2] == [2, 2] for position in range(N))
-        assert data[i]["target"] == (pytest.approx([[0.2], [0.76]][row[2]]) if name == "sts-b" else row[2])
+        assert tokens == expected or len(expected) > N
+        assert any(tokens[position : position + 2] == [2, 2] for position in range(N))
+        assert data[i]["target"] == pytest.approx([[0.2], [0.76]][score])
 
 
 @pytest.mark.slow

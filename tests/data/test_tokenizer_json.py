@@ -132,7 +132,6 @@ BROKEN = {
     "gap": (lambda p: change(p, model=model(**{"[CLS]": 0, "[PAD]": 2})), "0 to V - 1"),
     "white space": (lambda p: change(p, added_tokens=[{"content": "a b", "id": len(WORDS)}]), "no white space.* 'a b'"),
     "normalizer": (lambda p: change(p, normalizer={"type": "Unknown"}), "not a valid tokenizer.json"),
-    "missing": (lambda p: p.unlink(), "does not exist"),
 }
 
 

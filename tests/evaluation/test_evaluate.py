@@ -16,7 +16,6 @@ from fairseq_linformer.evaluation import evaluate as evaluate_module
 from fairseq_linformer.evaluation.encoded_rows import EncodedExample
 from fairseq_linformer.models import LinformerRobertaModel
 
-from .. import fairseq_commands
 from .labeled_rows import NAMES, ROWS, read_predictions
 
 
@@ -41,34 +40,6 @@ def test_predictions_equal_a_loop_with_fairseqs_interface(evaluate, finetuned, p
     assert summary["scores"]["accuracy"]["value"] == accuracy and f"{100 * accuracy:.2f} %" in report
     assert set(summary) >= {"checkpoint", "on", "rows", "scores", "majority", "confusion", "calibration", "classes"}
     assert summary["throughput"]["rows"] == len(ROWS)
-
-
-def test_fairseq_and_transformers_models_agree(evaluate, finetuned, classifier_folder, table, tmp_path):
-    rows, summaries = [], []
-    for name, model in (("fairseq", finetuned), ("transformers", classifier_folder)):
-        paths = tmp_path / f"{name}.jsonl", tmp_path / f"{name}.json"
-        evaluate(model, table, "--predictions", paths[0], "--json", paths[1])
-        rows.append(read_predictions(paths[0]))
-        summaries.append(json.loads(paths[1].read_text()))
-    assert len(rows[0]) == len(rows[1]) == len(ROWS)
-    for row, other in zip(*rows):
-        assert row["prediction"] == other["prediction"]
-        assert row["probabilities"] == pytest.approx(other["probabilities"], abs=2e-6)
-    for key in ("scores", "confusion"):
-        assert summaries[0][key] == summaries[1][key]
-
-
-@pytest.mark.slow
-def test_accuracy_of_a_prepared_folder_equals_fairseqs(evaluate, finetuned, pieces, capsys, caplog, tmp_path):
-    evaluate(finetuned, pieces, "--json", tmp_path / "s.json")
-    caplog.set_level("INFO")
-    options = "--task sentence_prediction --criterion sentence_prediction --classification-head-name animal "
-    options += "--num-classes 2 --init-token 0 --max-positions 16 --batch-size 8 --cpu --log-format json"
-    user_dir = ("--user-dir", fairseq_commands.PLUGIN)
-    fairseq_commands.command("validate", pieces, *user_dir, "--path", finetuned, *options.split())
-    accuracy = fairseq_commands.last_number(caplog.text, "valid_accuracy")
-    found = json.loads((tmp_path / "s.json").read_text())["scores"]["accuracy"]["value"]
-    assert 100 * found == pytest.approx(accuracy, abs=0.006)
 
 
 def test_unlabeled_rows_are_only_predicted(finetuned, monkeypatch, capsys):

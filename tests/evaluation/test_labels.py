@@ -14,7 +14,7 @@ from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.evaluation.encoded_rows import build_target_lookup
 
 from .. import fairseq_commands
-from ..checkpoint_fixtures import TEXT, finetune_classifier
+from ..checkpoint_fixtures import finetune_classifier
 from .labeled_rows import NAMES, ROWS
 
 
@@ -44,11 +44,6 @@ def test_scores_and_pairs(evaluate, pieces, tmp_path):
     ):
         labels.write_text(text)
         assert message in evaluate(model, data)
-    (tmp_path / "pair.tsv").write_text(
-        "sentence1\tsentence2\tscore\n" + "".join(f"{text}\t{TEXT[i - 1]}\t{i / 4}\n" for i, text in enumerate(TEXT))
-    )
-    evaluate(model, tmp_path / "pair.tsv", "--json", tmp_path / "t.json")
-    assert json.loads((tmp_path / "t.json").read_text())["rows"] == len(TEXT)  # the label column is inferred
     (tmp_path / "same.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t1\nb\ta\t1\n")
     assert "got 1 in all 2 rows" in evaluate(model, tmp_path / "same.tsv", "--predictions", tmp_path / "p.tsv")
     assert len((tmp_path / "p.tsv").read_text().splitlines()) == 3  # predictions are kept

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 
 import pytest
 
@@ -12,12 +13,10 @@ pytest.importorskip("onnxscript")
 
 from fairseq_linformer.checkpoints.export_onnx import export_onnx
 from fairseq_linformer.checkpoints.transformers_tokenizer import find_tokenizer
-from fairseq_linformer.cli import main
 from fairseq_linformer.evaluation.classifier import OnnxClassifier, TransformersClassifier
 
 from ..checkpoints.onnx_models import build_model, run_card
 from ..huggingface.test_tokenizer import complete_dictionary, small_gpt2
-from .test_without_fairseq import run_without_fairseq  # noqa: F401  fixture
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +44,19 @@ def test_same_rows_and_logits(folders):
 
 
 @pytest.mark.slow
-def test_without_fairseq(run_without_fairseq, folders, tmp_path):  # noqa: F811
-    (tmp_path / "rows.jsonl").write_text('{"text": "the cat", "label": "LABEL_0"}\n')
-    found = run_without_fairseq(
-        "evaluate", folders[1], tmp_path / "rows.jsonl", "--predictions", tmp_path / "predicted.jsonl"
-    )
-    assert found.returncode == 0, found.stderr
-    assert "1 labeled row" in found.stdout and (tmp_path / "predicted.jsonl").is_file()
+def test_without_fairseq(extra_environment, finetuned, folders, tmp_path):
+    """The same process cannot read a fairseq checkpoint."""
+    folder = extra_environment("all")
+
+    def run(model):
+        words = [folder / "fairseq-linformer", "evaluate", model, rows]
+        return subprocess.run(words, capture_output=True, text=True, cwd=folder, env={"PATH": "/usr/bin:/bin"})
+
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "the cat", "label": "LABEL_0"}\n')
+    found = run(folders[1])
+    assert found.returncode == 0 and "1 labeled row" in found.stdout, found.stderr
+    assert "needs fairseq, which is not installed" in run(finetuned).stderr
 
 
 @pytest.mark.slow
@@ -62,13 +67,6 @@ def test_card_runs_without_torch(folders, tmp_path):
     (rows,) = ([(text,) for text in json.loads(each)] for each in texts)
     logits = classifier.logits(classifier.encode(rows, truncated=True))
     assert run_card(folders[1], tmp_path) == str([f"LABEL_{i}" for i in logits.argmax(-1).tolist()])
-
-
-def test_options_that_do_not_apply(folders, tmp_path):
-    (tmp_path / "rows.txt").write_text("the cat\n")
-    for option, value in (("--head", "x"), ("--max-positions", "8"), ("--device", "cpu")):
-        with pytest.raises(SystemExit, match=f"{option} has no effect on .*rows.txt with .*, an ONNX folder"):
-            main(["evaluate", str(folders[1]), str(tmp_path / "rows.txt"), option, value])
 
 
 @pytest.mark.slow

@@ -48,13 +48,7 @@ def test_f1_is_that_of_the_positive_class_in_any_order():
 
 @pytest.mark.parametrize(
     "names, positive",
-    [
-        (["1", "0"], 0),
-        (["LABEL_1", "LABEL_0"], 0),
-        (["entailment", "not_entailment"], 1),
-        (["not_entailment", "entailment"], 0),
-        (["yes", "no"], 1),
-    ],
+    [(["1", "0"], 0), (["LABEL_1", "LABEL_0"], 0), (["not_entailment", "entailment"], 0), (["yes", "no"], 1)],
 )
 def test_positive_class(names, positive):
     assert find_positive_class(names) == positive

@@ -27,7 +27,6 @@ from fairseq_linformer.data.sources import locate_source, parse_source
 from fairseq_linformer.data.task_sources import open_source
 from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.data.tokenizer import load_tokenizer
-from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 from fairseq_linformer.evaluation.example_files import read_examples
 from fairseq_linformer.models.dictionaries import read_dictionary, read_labels
 from fairseq_linformer.models.fairseq_fixes import evaluate_literal
@@ -112,10 +111,6 @@ def _old_checkpoint(world: Path) -> bytes:
     return file.getvalue()
 
 
-def _tokenizer(kind: str) -> Callable[[Path], Any]:
-    return lambda path: load_tokenizer(TokenizerFiles(kind, path))
-
-
 JSONL = b'{"text": "a cat", "label": "dog"}\n{"text": "a dog", "label": "dog"}\n'
 WEIGHTS = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
 YAML = b"model:\n  _name: linformer_roberta\n  dropout: 0.5\n"
@@ -136,11 +131,11 @@ TARGETS = {
     "corpus.zst": Target(_corpus, _zstd(TEXT), "x.txt.zst"),
     "dictionary": Target(read_dictionary, "mlm/dict.txt", "dict.txt"),
     "labels": Target(partial(read_labels, classes=2), "cls/label/dict.txt", "dict.txt"),
-    "sentencepiece": Target(_tokenizer("sentencepiece"), "spm.model", "x.model"),
+    "sentencepiece": Target(load_tokenizer, "spm.model", "x.model"),
     "literal": Target(_literal, b"[(1, 2)] * 3", "literal"),
     "weights-index": Target(_read_weight_files, json.dumps(WEIGHTS).encode(), "model.safetensors.index.json"),
     "config.yaml": Target(lambda path: compose_config(str(path)), YAML, "x.yaml"),
-    "tokenizer-json": Target(_tokenizer("tokenizer_json"), "bert/tokenizer.json", "tokenizer.json"),
+    "tokenizer-json": Target(load_tokenizer, "bert/tokenizer.json", "tokenizer.json"),
     "checkpoint": Target(_checkpoint, "mlm/model.pt", "x.pt"),
     "old-checkpoint": Target(_checkpoint, _old_checkpoint, "x.pt"),
     "safetensors": Target(_exported, "hf/model.safetensors", "hf/model.safetensors"),

@@ -15,7 +15,6 @@ from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.export_onnx import export_onnx
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.cli import main
-from fairseq_linformer.data.tokenizer_files import TokenizerFiles
 from fairseq_linformer.huggingface import LinformerForMaskedLM
 
 from .. import fairseq_commands
@@ -71,7 +70,7 @@ def test_checkpoints(spoil, named, source, tmp_path):
 @pytest.mark.slow
 def test_tokenizer_files(source, tmp_path):
     path, out = source / "checkpoint_last.pt", tmp_path / "out"
-    words = TokenizerFiles("tokenizer_json", tmp_path / "words.json")
+    words = tmp_path / "words.json"
     rejected(lambda: export_checkpoint(path, out, tokenizer=False, tokenizer_files=words), "--tokenizer", tmp_path)
     (source / "sentencepiece.bpe.model").unlink()
     export_checkpoint(path, tmp_path / "found")  # with the tokenizer of the data

@@ -93,12 +93,9 @@ def is_waiting(run: Path, updates: int) -> bool:
     return read_log(run).rpartition("waiting after update ")[2].startswith(f"{updates}\n")
 
 
-def parameters(run: Path):
-    return load(run / "checkpoints")["model"]
-
-
 def largest_difference(one: Path, other: Path) -> float:
-    one, other = parameters(one), parameters(other)
+    """Of parameters."""
+    one, other = (load(run / "checkpoints")["model"] for run in (one, other))
     assert one.keys() == other.keys()
     return max(float((one[key].double() - other[key].double()).abs().max()) for key in one)
 

@@ -17,7 +17,7 @@ from fairseq_linformer.training.data import prepare_data
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 
 from .. import fairseq_commands
-from ..checkpoint_fixtures import ROWS, shake
+from ..checkpoint_fixtures import ROWS
 from ..checkpoints.encoders import save_encoder
 from .conftest import SHORT
 
@@ -57,17 +57,14 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
 
 @pytest.mark.slow
 def test_from_scratch_ignores_the_weights(finetune, masked_lm, tmp_path):
-    """Two checkpoints that differ only in their weights start the same training."""
-    other = shutil.copytree(masked_lm, tmp_path / "other", ignore=shutil.ignore_patterns("checkpoint_best.pt"))
-    shake(other / "checkpoint_last.pt", seed=1)
-    states = []
-    for name, folder in (("a", masked_lm), ("b", other)):
-        output = finetune(folder / "checkpoint_last.pt", *SHORT, "--max-epoch", 1, "--from-scratch", "--name", name)
-        assert "accuracy" in output and read_result(tmp_path, name)["model"]["from_scratch"]
-        states.append(fairseq_commands.load(tmp_path / "runs" / name / "checkpoints")["model"])
-    assert all(states[0][key].equal(value) for key, value in states[1].items())
+    words = (masked_lm / "checkpoint_last.pt", *SHORT, "--max-epoch", 1)
+    assert "accuracy" in finetune(*words, "--from-scratch", "--name", "a")
+    assert read_result(tmp_path, "a")["model"]["from_scratch"]
     key = "encoder.sentence_encoder.layers.0.fc1.weight"
-    assert not states[1][key].allclose(fairseq_commands.load(other)["model"][key], atol=0.1)
+    trained, pretrained = (
+        fairseq_commands.load(each)["model"] for each in (tmp_path / "runs/a/checkpoints", masked_lm)
+    )
+    assert not trained[key].allclose(pretrained[key], atol=0.1)
 
 
 @pytest.mark.slow
@@ -76,7 +73,7 @@ def test_models_of_transformers_are_converted_first(finetune, tmp_path):
     assert "is not converted, and --dry-run" in finetune(encoder, *SHORT, "--name", "direct", "--dry-run")
     assert "accuracy" in finetune(encoder, *SHORT, "--lr", 1e-3, "--name", "direct")
     (start,) = (runs / "starts").glob("*/model.pt")
-    before = start.stat().st_mtime_ns
+    before, converted = start.stat().st_mtime_ns, fairseq_commands.load(start.parent, "model.pt")
     assert (
         "no error found" in finetune(encoder, *SHORT, "--name", "again", "--dry-run")
         and start.stat().st_mtime_ns == before
@@ -85,21 +82,10 @@ def test_models_of_transformers_are_converted_first(finetune, tmp_path):
     assert "is not converted, and --dry-run" in finetune(encoder, *SHORT, "--name", "again", "--dry-run")
 
     convert(str(encoder), tmp_path / "converted", arch="roberta")
-    assert "accuracy" in finetune(tmp_path / "converted/model.pt", *SHORT, "--lr", 1e-3, "--name", "converted")
-    direct, converted = read_result(tmp_path, "direct"), read_result(tmp_path, "converted")
-    assert (
-        direct["model"]["checkpoint"] == str(encoder) and direct["model"]["pretraining"]["imported"]["name"] == "bert"
-    )
-    assert direct["model"]["max_positions"] == 32 and direct["data"] == converted["data"]
-    one, other = (fairseq_commands.load(runs / name / "checkpoints")["model"] for name in ("direct", "converted"))
-    assert all(one[key].equal(other[key]) for key in other)
-
-
-@pytest.mark.slow
-def test_an_exported_linformer_is_converted_back_first(finetune, masked_lm_folder, tmp_path):
-    assert "accuracy" in finetune(masked_lm_folder, *SHORT, "--name", "exported")
-    model = read_result(tmp_path, "exported")["model"]
-    assert model["checkpoint"] == str(masked_lm_folder) and model["max_positions"] == 16 and model["projected_dim"]
+    other = fairseq_commands.load(tmp_path / "converted", "model.pt")["model"]
+    assert all(converted["model"][key].equal(other[key]) for key in other)
+    model = read_result(tmp_path, "direct")["model"]
+    assert model["checkpoint"] == str(encoder) and model["pretraining"]["imported"]["name"] == "bert"
 
 
 @pytest.mark.slow
@@ -113,7 +99,7 @@ def test_diverging_training_error_names_the_update(finetune, masked_lm, tmp_path
 def test_signal_saves_and_rerunning_resumes(finetune, masked_lm, tmp_path):
     """The command receives the signal and forwards it to its worker."""
     run = tmp_path / "runs/stop"
-    words = (masked_lm / "checkpoint_last.pt", "--name", "stop", *SHORT, "--max-epoch", 12, "common.log_interval=1")
+    words = (masked_lm / "checkpoint_last.pt", "--name", "stop", *SHORT, "--max-epoch", 4, "common.log_interval=1")
 
     def stop_at(update):
         """Terminate this process, which runs the command, after that update."""
@@ -121,17 +107,13 @@ def test_signal_saves_and_rerunning_resumes(finetune, masked_lm, tmp_path):
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    updates = 0
-    for _ in range(2):
-        threading.Thread(target=stop_at, args=(updates + 5,), daemon=True).start()
-        assert finetune(*words) == "130" and not (run / "result.json").exists()
-        saved = fairseq_commands.load(run / "checkpoints")["optimizer_history"][-1]["num_updates"]
-        assert saved >= updates + 5
-        updates = saved
+    threading.Thread(target=stop_at, args=(5,), daemon=True).start()
+    assert finetune(*words) == "130" and not (run / "result.json").exists()
+    assert fairseq_commands.load(run / "checkpoints")["optimizer_history"][-1]["num_updates"] >= 5
     assert "accuracy" in finetune(*words) and (run / "result.json").exists()
     updates = map(int, re.findall(r'"num_updates": "(\d+)"', (run / "logs/train.txt").read_text()))
-    assert {*range(1, 12 * len(ROWS) // 4 + 1)} <= {*updates}  # none is missing
-    assert len((run / "attempts.jsonl").read_text().splitlines()) == 3
+    assert {*range(1, 4 * len(ROWS) // 4 + 1)} <= {*updates}  # none is missing
+    assert len((run / "attempts.jsonl").read_text().splitlines()) == 2
 
 
 @pytest.mark.slow

@@ -96,15 +96,8 @@ def test_conversion_only(encoder, text, tmp_path):
     assert explained_variance(teacher, teacher, text, 16) == [1, 1]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        dict(sharing="key-value", local_window=2),
-        dict(projection="mean-pool"),
-        dict(sharing="none", projected_dim="8,4", projection_init="average"),
-    ],
-)
-def test_options_of_the_model(options, encoder, text, tmp_path):
+def test_options_of_the_model(encoder, text, tmp_path):
+    options = dict(sharing="none", projected_dim="8,4", projection_init="average", local_window=2)
     flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     convert_only(encoder, tmp_path / "out", text, *flags)
     model = get_cfg_section(read_checkpoint(tmp_path / "out" / "model.pt"), "model")

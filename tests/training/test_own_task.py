@@ -5,11 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from omegaconf import OmegaConf
 from scipy import stats
-from transformers import pipeline
 
 from fairseq_linformer.cli import main
 
@@ -125,25 +123,3 @@ def test_scores(masked_lm, tmp_path, monkeypatch, capsys):
     )
     with pytest.raises(SystemExit, match="was made from other inputs: source must be"):
         main([*map(str, [*command, "--no-regression", "--data", name])])
-
-
-@pytest.mark.slow
-def test_zero_shot_classification(masked_lm, tmp_path, monkeypatch, caplog):
-    """A model of entailment pairs, exported: the pipeline finds the class by its name."""
-    monkeypatch.chdir(tmp_path)
-    pairs = [(text, f"a {word}") for text, _ in ROWS for word in ("cat", "dog", "mat")]
-    labels = ("entailment", "neutral", "contradiction")
-    lines = [",".join((*pair, labels[i % 3])) for i, pair in enumerate(pairs)]
-    Path("pairs.csv").write_text("\n".join(["premise,hypothesis,label", *lines]))
-    command = ["finetune", "pairs.csv", masked_lm / "checkpoint_last.pt", "--device", "cpu", *SHORT, "--name", "pairs"]
-    main([*map(str, command), "--text-column", "premise", "--text-column", "hypothesis", "--label-column", "label"])
-    main(["export", "runs/pairs", "hf"])
-    classifier = pipeline("zero-shot-classification", "hf", trust_remote_code=True)
-    found = classifier("the cat", ["cat", "dog"], hypothesis_template="a {}")
-    assert "entailment" not in caplog.text and classifier.entailment_id == sorted(labels).index("entailment")
-    logits = []
-    for word in ("cat", "dog"):
-        inputs = classifier.tokenizer("the cat", f"a {word}", return_tensors="pt")
-        logits.append(classifier.model(**inputs).logits[0, classifier.entailment_id])
-    expected = dict(zip(("cat", "dog"), torch.stack(logits).softmax(0).tolist()))
-    assert dict(zip(found["labels"], found["scores"])) == pytest.approx(expected, abs=1e-5)

@@ -54,19 +54,13 @@ def test_operations_of_a_linformer():
     assert run.operations() == 2 * (3 * (projected + maps + HEAD) + 3.5 * attention)
 
 
-@pytest.mark.slow
-def test_k_of_heads_and_layers_and_frozen_projections():
-    """The order of heads costs nothing, a larger k of any layer does, and E and F have no gradients if frozen."""
-    small = [*SMALL, "model.sharing=none"]
-    small[small.index("+model.encoder_layers=1")] = "+model.encoder_layers=2"
-
-    def plan(k, *more):
-        return PlannedRun(BASE, [*small, f"model.projected_dim='{k}'", *more])
-
-    equal, swapped, larger = map(plan, ("6/2x2", "6/2,2/6", "6/2,6"))
-    assert equal.operations() == swapped.operations() < larger.operations() and equal.parameters == swapped.parameters
-    frozen = plan("6/2x2", "+model.freeze_projections=true")
-    assert frozen.memory(1, False, 1).gradients < equal.memory(1, False, 1).gradients
+def test_frozen_projections_have_no_gradients():
+    plans = [
+        PlannedRun(BASE, [f"model.projected_dim={K}", *SMALL, *more])
+        for more in ([], ["+model.freeze_projections=true"])
+    ]
+    learned, frozen = (plan.memory(1, False, 1).gradients for plan in plans)
+    assert frozen < learned
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.training.run_folder import DONE, read_config
+from fairseq_linformer.training.run_folder import read_config
 from fairseq_linformer.training.slurm import SCRIPT
 
 from .jobs import ROOT, stand_in
@@ -90,10 +90,3 @@ def test_the_run_folder_alone_is_written_for_torchrun(submit, mlm_data, tmp_path
     assert "optimization.lr must be [0.0005], got [0.1]" in submit(
         *words, "--name=n512-roberta", "optimization.lr=[0.1]"
     )
-
-
-def test_a_trained_run_is_not_submitted(submit, sbatch, mlm_data, tmp_path):
-    words = ("+run=n512-roberta", f"task.data={mlm_data}")
-    submit(*words)
-    (tmp_path / "runs/n512-roberta" / DONE).touch()
-    assert "nothing to submit: " in submit(*words)
