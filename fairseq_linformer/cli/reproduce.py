@@ -1,6 +1,6 @@
 """Reproduce a table, figure or theorem of the paper. Rerun to resume.
 
-fairseq-linformer reproduce figure-3 --part a --scale cpu --data data/wiki
+fairseq-linformer reproduce figure-3 --part "n=64, k=16, seed 1" --data data/wiki
 fairseq-linformer reproduce report --results results
 """
 

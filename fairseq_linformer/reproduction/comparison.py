@@ -37,7 +37,7 @@ ROBERTA_BITS, MODEL_BITS = 2.0, 1.0
 """Minimum bits below a model without context: of RoBERTa, and of every other model."""
 LAST_SHARE, MAX_FALL = 0.2, 0.01
 """A curve is flat if it falls by less than ``MAX_FALL`` bits over the last ``LAST_SHARE`` of its updates."""
-SAME = 1.05
+STEADY = 1.05
 """Up to this factor, either way, a ratio of perplexities stays between two budgets."""
 
 
@@ -193,7 +193,8 @@ def trend(rows: Rows, a: Compared, b: Compared) -> str:
     if len(changes) < MIN_SEEDS:
         return "-"
     _, low, high = (2**value for value in student_interval(changes))
-    word = "stays" if low >= 1 / SAME and high <= SAME else "falls" if high < 1 else "grows" if low > 1 else "unclear"
+    moves = "falls" if high < 1 else "grows" if low > 1 else "unclear"
+    word = "stays" if low >= 1 / STEADY and high <= STEADY else moves
     return f"{word} [{low:.3f}, {high:.3f}]"
 
 
@@ -267,7 +268,7 @@ def check_all_converged(rows: Rows, robertas: Sequence[Compared], models: Sequen
     return [*check_all_learned(rows, robertas, models), *(has_converged(rows, compared) for compared in every)]
 
 
-def verdict(
+def perplexity_verdict(
     rows: Rows,
     name: str,
     claim: str,

@@ -360,7 +360,8 @@ def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> d
         job = build_job(run, initial, sizes, folder, text)
         # A complete run may have been moved together with what it was trained from.
         ignore = PATH_OPTIONS if (job.folder / run_folder.DONE).exists() else ()
-        local.train(job, (*ignore, *FORMER_DEFAULTS))
+        run_folder.check_run_folder(job, (*ignore, *FORMER_DEFAULTS))
+        local.train(job)
         trained[run] = Trained(job.folder, initial)
     return trained
 

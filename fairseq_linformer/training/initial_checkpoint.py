@@ -10,6 +10,7 @@ from ..checkpoints.identify import MODEL, Kind, ModelPath
 from ..checkpoints.provenance import read_origins
 from ..checkpoints.to_linformer import from_authors
 from ..checkpoints.transformers_loading import hash_weights, load_config
+from ..config import PROJECTION_OPTIONS
 from ..files import lock, new_folder, sha256
 from ..models.options import ARCHITECTURES, LinformerRobertaConfig
 from ..models.state_dicts import EMBEDDINGS, has_projections, head_names, max_positions, upgrade_names
@@ -101,8 +102,8 @@ def _model_options(checkpoint: dict[str, Any], is_linformer: bool) -> tuple[str,
     if is_linformer:
         return name, options
     if name not in ARCHITECTURES:
-        name, unused = "roberta", ("projec", "freeze_", "sharing", "local_window", "layer_norm_eps")
-        options = {key: value for key, value in options.items() if not key.startswith(unused)}
+        name, unused = "roberta", (*PROJECTION_OPTIONS, "projection", "layer_norm_eps")
+        options = {key: value for key, value in options.items() if key not in unused}
     return name, {**options, "projected_dim": None, "sharing": None}  # the YAML sets both
 
 

@@ -128,6 +128,7 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
 
     if options.max_update:
         training = _build_job(options, out, teacher, length)
+        run_folder.check_run_folder(training)
         local.train(training)
         student = training.folder / run_folder.CHECKPOINTS / LAST
     before = measure(out / UNTRAINED)

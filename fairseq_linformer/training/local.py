@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -15,7 +14,7 @@ from ..checkpoints.identify import LAST
 from ..fairseq_log import parse_line
 from ..progress import progress_bar
 from .job import TrainingJob
-from .run_folder import CHECKPOINTS, DONE, LOG, LOGS, check_run_folder, write_config
+from .run_folder import CHECKPOINTS, DONE, LOG, LOGS, write_config
 from .signals import handle, hangup_signals
 from .stopping import STOPPED
 
@@ -23,17 +22,13 @@ _PR_SET_PDEATHSIG = 1  # Linux's prctl: signal sent when the parent dies
 _SCORES = ("loss", "accuracy", "spearman")
 
 
-def train(job: TrainingJob, ignore: Sequence[str] = ()) -> None:
-    """Check a job's run folder, and start or resume training in it; does nothing if it is complete.
-
-    Args:
-        ignore: as for ``check_run_folder``.
+def train(job: TrainingJob) -> None:
+    """Start or resume training in a job's run folder, which has been checked; does nothing if it is complete.
 
     Raises:
-        ValueError: as ``check_run_folder``; or training failed.
+        ValueError: training failed.
         KeyboardInterrupt: a signal has stopped it, and it is saved; call again to resume.
     """
-    check_run_folder(job, ignore)
     if (job.folder / DONE).exists():
         return
     last, last_line, stopped = job.folder / CHECKPOINTS / LAST, "", False

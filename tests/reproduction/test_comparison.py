@@ -17,9 +17,9 @@ from fairseq_linformer.reproduction.comparison import (
     final_fall,
     perplexity_ratio,
     perplexity_table,
+    perplexity_verdict,
     ratio_table,
     trend,
-    verdict,
     written_fields,
 )
 from fairseq_linformer.reproduction.paper.figure_3 import SIZES
@@ -58,7 +58,9 @@ def at_budgets(roberta, quarter) -> Rows:
 
 
 def outcome_of(rows: Rows, factor: float = 2.0, models=(QUARTER,), precondition=check_all_learned) -> str:
-    return verdict(rows, "x", "x", models, [Limit(models[0], ROBERTA, factor)], precondition=precondition).outcome
+    return perplexity_verdict(
+        rows, "x", "x", models, [Limit(models[0], ROBERTA, factor)], precondition=precondition
+    ).outcome
 
 
 def test_evaluated_if_all_preconditions_hold():

@@ -69,7 +69,7 @@ def test_every_seed_is_another_run(name, text, tmp_path):
 def test_runs_from_scratch_follow_the_plan(name, text, tmp_path):
     """A branch has the learning rate of its run where it leaves it, and decays to 0 at its budget."""
     sizes, names = figure_3.SIZES[name], {}
-    for model, seed in figure_3.runs_of(name).values():
+    for model, seed in figure_3.parts_of(name).values():
         for budget, run in branches(model, seed, sizes).items():
             assert names.setdefault(run.name, run) == run and run.branches_at % sizes.validate == 0
             stable, branch = (options_of(each, sizes, tmp_path, text) for each in run.history)

@@ -31,7 +31,6 @@ signal.pause()
 @pytest.fixture
 def train(monkeypatch, tmp_path):
     """``local.train`` with a program in place of a worker."""
-    monkeypatch.setattr(local, "check_run_folder", lambda job, ignore: None)
     monkeypatch.setattr(local, "write_config", lambda job: None)
 
     def train(script):

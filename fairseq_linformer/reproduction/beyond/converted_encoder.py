@@ -21,6 +21,7 @@ from ...checkpoints.identify import identify
 from ...training import local
 from ...training.initial_checkpoint import open_initial_checkpoint
 from ...training.job import TrainingJob, quote
+from ...training.run_folder import check_run_folder
 from ..comparison import (
     Limit,
     check_one_learned,
@@ -28,8 +29,8 @@ from ..comparison import (
     curves,
     decreasing,
     perplexity_table,
+    perplexity_verdict,
     score_rows,
-    verdict,
 )
 from ..encoder import open_encoder, train_head
 from ..page import Panel, Table
@@ -94,6 +95,7 @@ def run(inputs: Inputs) -> Result:
     rows, runs = [], []
     for seed in sizes["seeds"]:
         job = build_job(inputs.scale, initial, shard, f"{model.name}-seed{seed}", seed)
+        check_run_folder(job)
         local.train(job)
         runs.append(Trained(job.folder, initial))
         rows += score_rows(model, seed, runs[-1], text)
@@ -129,7 +131,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         ("par", par, [quarter], [Limit(quarter, transformer, NEARLY)]),
         ("E and F", more, [windowed, control], [Limit(windowed, control)]),
     ]
-    return [verdict(rows, *claim, precondition=check_one_learned) for claim in claims]
+    return [perplexity_verdict(rows, *claim, precondition=check_one_learned) for claim in claims]
 
 
 def tables(results: Sequence[Result]) -> list[Table]:

@@ -19,7 +19,7 @@ training from scratch.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..comparison import Limit, check_all_converged, check_one_learned, perplexity_table, pretrain, verdict
+from ..comparison import Limit, check_all_converged, check_one_learned, perplexity_table, perplexity_verdict, pretrain
 from ..page import Table
 from ..result import Inputs, Parts, Result, join
 from ..run import STAGGERED, TRUNK_SIZES, Model, Run, TrunkSizes, as_authors, compared_run, trunk
@@ -107,7 +107,9 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         compared = [runs[name] for name in (best, *others)]
         limits = [Limit(compared[0], other) for other in compared[1:]]
         precondition = check_all_converged if part == "projections" else check_one_learned
-        found.append(verdict(join(results, part), part, claim, compared, limits, [runs["roberta"]], precondition))
+        found.append(
+            perplexity_verdict(join(results, part), part, claim, compared, limits, [runs["roberta"]], precondition)
+        )
     return found
 
 

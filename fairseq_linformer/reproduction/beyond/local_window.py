@@ -19,7 +19,7 @@ from functools import partial
 from ...benchmark.measure import Setup, inference, training
 from ...benchmark.rows import Case
 from ..benchmarks import CPU, SMOKE, run_benchmark
-from ..comparison import Limit, check_one_learned, log_ratios, perplexity_table, pretrain, verdict
+from ..comparison import Limit, check_one_learned, log_ratios, perplexity_table, perplexity_verdict, pretrain
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Row, Rows, in_words, join
 from ..run import TRUNK_SIZES, Model, Run, TrunkSizes, compared_run
@@ -97,7 +97,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     lower = [Limit(run, windowed[0]) for run in windowed[1:]]
     cost = "A local window of 16 adds little time and memory, and keeps both linear in n."
     return [
-        verdict(rows, "E and F", helps, windowed, lower, [roberta], check_one_learned),
+        perplexity_verdict(rows, "E and F", helps, windowed, lower, [roberta], check_one_learned),
         Verdict("cost", cost, cost_checks(join(results))),
     ]
 

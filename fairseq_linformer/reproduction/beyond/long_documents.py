@@ -29,7 +29,7 @@ the interval has nothing above 0.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -121,37 +121,17 @@ def readers_of(task: str, scale: str) -> dict[str, Reader]:
     return {name: reader for name, reader in every.items() if name not in left_out}
 
 
-def _parts(scale: str) -> dict[str, tuple[str, ...]]:
-    sizes = SIZES[scale]
-    parts: dict[str, tuple[str, ...]] = {
-        f"imdb: {name}, seed {seed}": ("tasks", "encoder")
-        for seed in sizes["seeds"]
-        for name in readers_of("imdb", scale)
-    }
-    parts |= {f"retrieval: {name}": ("source", "encoder") for name in (*readers_of("retrieval", scale), WORDS)}
-    return parts | {f"speed: n = {n:,}": () for n in sizes["lengths"]}
-
-
-PARTS: Parts = {scale: _parts(scale) for scale in SIZES}
-
-
-def run(inputs: Inputs) -> Result:
-    task, _, name = inputs.part.partition(": ")
-    if task == "speed":
-        return measure_speed(int(name.removeprefix("n = ").replace(",", "")), inputs)
-    encoder = open_encoder(inputs.encoder, SIZES[inputs.scale]["piece"], inputs.folder / "long_documents")
-    if task == "retrieval":
-        return measure_retrieval(name, encoder, inputs)
-    name, _, seed = name.rpartition(", seed ")
-    return measure_imdb(name, int(seed), encoder, inputs)
+def find_encoder(inputs: Inputs) -> Path:
+    """The checkpoint of the encoder."""
+    return open_encoder(inputs.encoder, SIZES[inputs.scale]["piece"], inputs.folder / "long_documents")
 
 
 # IMDB
 
 
-def measure_imdb(name: str, seed: int, encoder: Path, inputs: Inputs) -> Result:
+def measure_imdb(name: str, seed: int, inputs: Inputs) -> Result:
     """Finetune a reader, and classify the rows of ``imdb-whole``, which are not truncated."""
-    sizes, reader = SIZES[inputs.scale], readers_of("imdb", inputs.scale)[name]
+    sizes, reader, encoder = SIZES[inputs.scale], readers_of("imdb", inputs.scale)[name], find_encoder(inputs)
     trained = replace(reader, reading=HEAD) if reader.reading == PIECES else reader
     data = inputs.tasks / "imdb-ends" if reader.reading == ENDS else task_folder("imdb", reader.model.n, inputs)
     start, folder = write_reader(trained, encoder, encoder.parent), f"imdb-{trained.name}-{trained.reading}-seed{seed}"
@@ -179,9 +159,9 @@ def classify(classifier: FairseqClassifier, reader: Reader, data: Path, piece: i
 # Retrieval
 
 
-def measure_retrieval(name: str, encoder: Path, inputs: Inputs) -> Result:
+def measure_retrieval(name: str, inputs: Inputs) -> Result:
     """Find every article by its query."""
-    sizes, n = SIZES[inputs.scale], SIZES[inputs.scale]["n"]["retrieval"]
+    sizes, n, encoder = SIZES[inputs.scale], SIZES[inputs.scale]["n"]["retrieval"], find_encoder(inputs)
     files = find_tokenizer_files(encoder.parent)
     assert files is not None  # ``open_encoder`` writes them
     tokenizer = load_tokenizer(files, encoder.parent / DICTIONARY)
@@ -220,6 +200,29 @@ def measure_speed(n: int, inputs: Inputs) -> Result:
             pairs = [(LINFORMER, name) for name in seconds if name != LINFORMER]
             rows += ratio_rows(seconds, pairs, task=task, n=n)
     return inputs.result(rows, "random tokens", {"sizes": sizes})
+
+
+# Parts
+
+
+def parts_of(scale: str) -> dict[str, tuple[tuple[str, ...], Callable[[Inputs], Result]]]:
+    """What each part reads, and the function that measures it."""
+    sizes = SIZES[scale]
+    parts: dict[str, tuple[tuple[str, ...], Callable[[Inputs], Result]]] = {
+        f"imdb: {name}, seed {seed}": (("tasks", "encoder"), partial(measure_imdb, name, seed))
+        for seed in sizes["seeds"]
+        for name in readers_of("imdb", scale)
+    }
+    for name in (*readers_of("retrieval", scale), WORDS):
+        parts[f"retrieval: {name}"] = ("source", "encoder"), partial(measure_retrieval, name)
+    return parts | {f"speed: n = {n:,}": ((), partial(measure_speed, n)) for n in sizes["lengths"]}
+
+
+PARTS: Parts = {scale: {part: reads for part, (reads, _) in parts_of(scale).items()} for scale in SIZES}
+
+
+def run(inputs: Inputs) -> Result:
+    return parts_of(inputs.scale)[inputs.part][1](inputs)
 
 
 # Verdicts

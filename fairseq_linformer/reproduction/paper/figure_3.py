@@ -34,11 +34,11 @@ from ..comparison import (
     curves,
     decreasing,
     perplexity_table,
+    perplexity_verdict,
     pretrain_from_scratch,
     ratio_table,
     ratios_over_budgets,
     score_rows,
-    verdict,
 )
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Rows, join
@@ -109,17 +109,17 @@ def models_of(scale: str) -> list[Model]:
     return list(dict.fromkeys(model for models in PANELS[scale].values() for model in models))
 
 
-def runs_of(scale: str) -> dict[str, tuple[Model, int]]:
+def parts_of(scale: str) -> dict[str, tuple[Model, int]]:
     """The model and the seed of each part, the first seed of every model first."""
     seeds = SIZES[scale].seeds if scale in SIZES else PAPER_SEEDS
     return {f"{model.label}, seed {seed}": (model, seed) for seed in seeds for model in models_of(scale)}
 
 
-PARTS: Parts = {scale: dict.fromkeys(runs_of(scale), ("data",)) for scale in PANELS}
+PARTS: Parts = {scale: dict.fromkeys(parts_of(scale), ("data",)) for scale in PANELS}
 
 
 def run(inputs: Inputs) -> Result:
-    model, seed = runs_of(inputs.scale)[inputs.part]
+    model, seed = parts_of(inputs.scale)[inputs.part]
     if inputs.scale in SIZES:
         return pretrain_from_scratch(model, seed, SIZES[inputs.scale], inputs)
     overrides = slurm_overrides(model, seed)
@@ -167,7 +167,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 def larger_k(rows: Rows, n: int) -> Verdict:
     """Panels a, b: each k against the next smaller one."""
     models = [Model(n, n // divisor) for divisor in (8, 4, 2)]
-    return verdict(rows, "k", "A larger k lowers the validation perplexity.", models, decreasing(models))
+    return perplexity_verdict(rows, "k", "A larger k lowers the validation perplexity.", models, decreasing(models))
 
 
 def par(rows: Rows, n: int, name: str) -> Verdict:
@@ -175,14 +175,14 @@ def par(rows: Rows, n: int, name: str) -> Verdict:
     quarter, roberta = Model(n, n // 4), Model(n)
     others = [(model, roberta) for model in (Model(n, n // 2), as_authors(quarter))]
     claim = f"k = n / 4 is nearly on par with RoBERTa at n = {n:,}."
-    return verdict(rows, name, claim, [quarter], [Limit(quarter, roberta, NEARLY)], reported=others)
+    return perplexity_verdict(rows, name, claim, [quarter], [Limit(quarter, roberta, NEARLY)], reported=others)
 
 
 def sharing(rows: Rows, models: Sequence[Model]) -> Verdict:
     """Panel c: each sharing against none."""
     none, *shared = models
     claim = "Sharing E and F, even one for all layers, costs almost no perplexity."
-    return verdict(rows, "sharing", claim, models, [Limit(model, none, NEARLY) for model in shared])
+    return perplexity_verdict(rows, "sharing", claim, models, [Limit(model, none, NEARLY) for model in shared])
 
 
 def any_length(rows: Rows, models: Sequence[Model]) -> Verdict:
@@ -190,7 +190,9 @@ def any_length(rows: Rows, models: Sequence[Model]) -> Verdict:
     robertas, linformers = models[::2], models[1::2]
     claim = f"At k = {linformers[0].k} the final perplexity is about the same for every n."
     limits = [Limit(model, linformers[0], SAME, 1 / SAME) for model in linformers[1:]]
-    return verdict(rows, "n", claim, linformers, limits, reported=[(model, robertas[0]) for model in robertas[1:]])
+    return perplexity_verdict(
+        rows, "n", claim, linformers, limits, reported=[(model, robertas[0]) for model in robertas[1:]]
+    )
 
 
 def with_window(rows: Rows, quarter: Model, control: Model) -> list[Verdict]:
@@ -199,7 +201,10 @@ def with_window(rows: Rows, quarter: Model, control: Model) -> list[Verdict]:
     near, lower = Limit(quarter, Model(quarter.n), NEARLY), Limit(quarter, control)
     par = f"k = n / 4 with W = {w} is nearly on par with RoBERTa, thanks to E and F."
     more = f"Next to W = {w}, E and F of k = n / 4 lower the perplexity of k = 1."
-    return [verdict(rows, "par with W", par, models, [near, lower]), verdict(rows, "E and F", more, models, [lower])]
+    return [
+        perplexity_verdict(rows, "par with W", par, models, [near, lower]),
+        perplexity_verdict(rows, "E and F", more, models, [lower]),
+    ]
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
