@@ -310,6 +310,7 @@ CASES: list[Case] = [
         figure-3 --data nowhere -> --data nowhere.*dict.txt
         figure-3 --data data --runs text.txt -> cannot write to text.txt
         figure-3 -> figure-3 reads --data at this scale, got none
+        figure-3 --data data --encoder bert -> figure-3 reads --data at this scale, got --data --encoder
         """,
     ),
     *section("path", "", "elsewhere -> 'elsewhere'.*plugin"),
