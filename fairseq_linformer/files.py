@@ -152,6 +152,15 @@ def check_new_folder(path) -> None:
         raise ValueError(f"{path} must be a new or empty folder, and neither a link nor a mount point")
 
 
+def check_new_file(path) -> None:
+    """Raise ValueError if ``path`` exists, or its folder does not."""
+    if os.path.lexists(path):
+        raise ValueError(f"{path} already exists; choose another file")
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise ValueError(f"cannot write {path}: {folder} is not a folder")
+
+
 def check_data_path(path, option: str) -> None:
     """Raise ValueError if fairseq or hydra would misread the path of a data folder, the value of ``option``."""
     for sign, means in ((os.pathsep, "fairseq's separator of folders"), ("${", "hydra's start of an interpolation")):

@@ -22,8 +22,6 @@ from ..models.dictionaries import check_dictionary
 from ..models.state_dicts import has_projections
 from .attention_model import AttentionModel
 
-BOS = 0
-"""In every dictionary of fairseq."""
 NO_LIMIT = int(1e30)
 """``model_max_length``: the caller truncates sentences; with a limit the tokenizer would warn about each long one."""
 
@@ -52,7 +50,7 @@ def load_model(
     if model.tokenizer is not None:
         model.tokenizer.model_max_length = NO_LIMIT
     model.module.to(device).eval()
-    model.read_maps(torch.full((1, 4), 2))  # raises ValueError if it has none
+    model.read_maps(torch.full((1, 4), 2))  # any token but padding; raises ValueError if the model has no maps
     return model
 
 

@@ -230,12 +230,3 @@ def remove_optimizer_state(path) -> None:
     checkpoint = read_checkpoint(path)
     if checkpoint.pop("last_optimizer_state", None) is not None:
         write_checkpoint(checkpoint, path)
-
-
-def check_new_file(path) -> None:
-    """Raise ValueError if ``path`` exists, or its folder does not."""
-    if os.path.lexists(path):
-        raise ValueError(f"{path} already exists; choose another file")
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise ValueError(f"cannot write {path}: {folder} is not a folder")

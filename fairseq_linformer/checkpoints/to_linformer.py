@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..config import LinformerConfig, check_value
 from ..models import authors_plugin
 from ..models.options import LinformerRobertaConfig, collect_options
 from ..models.state_dicts import (
@@ -103,5 +104,6 @@ def resize(checkpoint: dict[str, Any], n: int) -> dict[str, Any]:
         state, config = resize_state_dict(state, config, n)
         options["projected_dim"] = config.projected_dim
     else:
+        check_value(LinformerConfig.__dataclass_fields__["max_positions"], n, "max_positions")
         state[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
     return replace_model(checkpoint, state, {**options, "max_positions": n})

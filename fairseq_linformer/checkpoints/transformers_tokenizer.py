@@ -38,10 +38,10 @@ def find_tokenizer(
     """
     from transformers import PreTrainedTokenizerFast
 
-    if dictionary is None:
-        dictionary = folder / DICTIONARY
-        if not dictionary.is_file():
-            raise ValueError(f"there is no {DICTIONARY} in {folder}; pass one with --dictionary")
+    if not Path(dictionary or folder / DICTIONARY).is_file():
+        where = f"in {folder}; pass one with --dictionary" if dictionary is None else f"at {dictionary}"
+        raise ValueError(f"there is no {DICTIONARY} {where}")
+    dictionary = dictionary or folder / DICTIONARY
     files = files or find_tokenizer_files(folder)
     if files is None:
         raise ValueError(f"there is no tokenizer ({FILES_TEXT}) in {folder}; pass --tokenizer, or --no-tokenizer")

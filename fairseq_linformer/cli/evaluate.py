@@ -59,9 +59,8 @@ def run(options: argparse.Namespace) -> str | None:
         check_task_or_file(options.input)  # before PyTorch is imported, which takes seconds
     import torch
 
-    from ..checkpoints.files import check_new_file
     from ..checkpoints.identify import Kind, identify
-    from ..files import write_json
+    from ..files import check_new_file, write_json
 
     given = dict(vars(options))
     outputs = [given[name] for name in ("predictions", "json") if name in given]

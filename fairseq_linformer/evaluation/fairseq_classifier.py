@@ -66,6 +66,8 @@ class FairseqClassifier(Classifier):
         self.columns = read_columns(manifest.get("source", {}))
         self._companions = find_companions(self.path, opened)
         self.dictionary = Path(dictionary) if dictionary else self._companions / DICTIONARY
+        if dictionary:
+            self.check_dictionary(self.dictionary)
         self.model = build_model(opened, name).to(self.device).eval()
         classes = self.model.classification_heads[name].out_proj.out_features
         is_score = bool(self._task.get("regression_target"))

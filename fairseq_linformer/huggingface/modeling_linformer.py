@@ -318,8 +318,8 @@ class _LabeledModel(LinformerPreTrainedModel):
         Returns:
             ``loss``, the sum over the labels divided by their number, and ``logits``.
         """
-        first_only = self.reads_first_only
-        outputs = self.linformer(input_ids, attention_mask, return_dict=True, first_only=first_only, **kwargs)
+        kwargs.setdefault("first_only", self.reads_first_only)
+        outputs = self.linformer(input_ids, attention_mask, return_dict=True, **kwargs)
         logits = self.head(outputs.last_hidden_state)
         loss = None if labels is None else self.compute_loss(logits, labels, num_items_in_batch)
         return self.output_class(loss, logits, outputs.hidden_states, outputs.attentions)

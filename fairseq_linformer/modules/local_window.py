@@ -99,7 +99,8 @@ class LocalWindowAttention(LinearMultiheadAttention):
     def masks(
         self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None, need_weights: bool = False
     ) -> Masks:
-        """The masks of an input. Weights are computed where the windows of queries are gathered."""
+        """The masks of an input; the windows of E do not count the tokens in reach. For ``need_weights`` the window of
+        each query is gathered."""
         E, reach, n = self.projections[0], self.local_window, x.size(1)
         dtype, neighbors = attention_dtype(x.device, query_dtype(x)), None
         if not need_weights and self._computes_all_positions(n, positions):

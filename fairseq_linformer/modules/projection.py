@@ -232,7 +232,7 @@ def default_lr_scale(fan_in: int) -> float:
 
     Measured with 1, 1/4, 1/16, ... (headwise sharing, from window averages; perplexity, mean of three seeds), the best
     rate falls roughly as 1 / n: 1 to 1/4 at n = 16, 1/4 at 32, 1/4 to 1/16 at 64 and 128, 1/16 at 256, and between 1/16
-    and 1/64 at 512. Sharing and k hardly change it.
+    and 1/64 at 512. Sharing and k hardly change it (``git show 19017544:fairseq_linformer/modules/rate.py``).
 
     Args:
         fan_in: max_positions, or the window length of a convolution (by the same argument; not measured).

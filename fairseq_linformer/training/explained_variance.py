@@ -56,12 +56,17 @@ def explained_shares(batches: Iterable[Batch]) -> list[float]:
     1 means equal features, and 0 those of a student that always outputs their mean; it may be negative. Sums are in
     double precision.
     """
-    count, total, squares, residual = 0, torch.zeros(1), torch.zeros(1), torch.zeros(1)
+    count, sums = 0, torch.zeros(1)
     for ours, theirs, real in batches:
-        student, teacher = (torch.stack([layer[real] for layer in layers]).double() for layers in (ours, theirs))
-        count += teacher.size(1)
-        total = total + teacher.sum(1)
-        squares = squares + teacher.square().sum((1, 2))
-        residual = residual + (student - teacher).square().sum((1, 2))
+        count += int(real.sum())
+        sums = sums + torch.stack([_layer_sums(s[real], t[real]) for s, t in zip(ours, theirs, strict=True)])
+    residual, squares, total = sums[:, 0], sums[:, 1], sums[:, 2:]
     shares: list[float] = (1 - residual / (squares - total.square().sum(1) / count)).tolist()
     return shares
+
+
+def _layer_sums(student: Tensor, teacher: Tensor) -> Tensor:
+    """Sums over the features (tokens, d) of a layer: the squared errors, the squares, and each feature, (2 + d,)."""
+    student, teacher = student.double(), teacher.double()
+    squares = torch.stack([(student - teacher).square().sum(), teacher.square().sum()])
+    return torch.cat([squares, teacher.sum(0)])

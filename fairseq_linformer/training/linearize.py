@@ -146,12 +146,14 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
 
 
 def _find_checkpoint(folder: Path, update: int) -> Path:
-    """The checkpoint after a number of updates; the name of one at the end of an epoch does not say it."""
-    return next(
+    """The checkpoint after a number of updates: fairseq names it ``checkpoint_EPOCH_UPDATE.pt``, or at the end of an
+    epoch ``checkpointEPOCH.pt``."""
+    epochs = (
         path
-        for path in folder.glob("checkpoint*.pt")
+        for path in folder.glob("checkpoint[0-9]*.pt")
         if read_checkpoint(path)["optimizer_history"][-1]["num_updates"] == update
     )
+    return next(folder.glob(f"checkpoint_*_{update}.pt"), None) or next(epochs)
 
 
 def _prepare(options: Linearization, source: ModelPath, out: Path) -> None:

@@ -185,6 +185,7 @@ CASES: list[Case] = [
         bad/half-idx -> half-idx/input0/valid
         data --split test -> unknown --split 'test' of data/input0; choose from train, valid
         data --truncation head -> --truncation has no effect on data
+        data --dictionary nowhere.txt -> nowhere.txt, the dictionary of cls/model.pt, does not exist
         """,
     ),
     *section(
@@ -237,6 +238,7 @@ CASES: list[Case] = [
         mlm/model.pt out --sharing none -> --sharing has no effect with a Linformer
         mlm/model.pt out --arch roberta --max-positions 8 -> --arch has no effect with a Linformer
         mlm/model.pt out --max-positions 0 -> max_positions must be at least 1
+        rob/model.pt out --arch roberta --max-positions 0 -> max_positions must be at least 1 .*got 0
         mlm/model.pt out --max-positions 8 --dictionary nowhere.txt -> nowhere.txt does not exist
         bert out --dictionary mlm/dict.txt -> --dictionary has no effect on bert
         bad/bert-deep out -> bert-deep: num_hidden_layers must be between 1 and 1,024, got 10000000
@@ -250,6 +252,7 @@ CASES: list[Case] = [
         """
         mlm/model.pt out --head topic -> head 'topic'
         mlm/model.pt out --dictionary bad/dict.txt -> dict.txt must be the tokenizer's dictionary
+        mlm/model.pt out --dictionary nowhere.txt -> there is no dict.txt at nowhere.txt
         mlm/model.pt out --labels bad/dict.txt -> --labels has no effect
         mlm/model.pt out --no-tokenizer --dictionary mlm/dict.txt -> --dictionary
         mlm/model.pt out --int8 -> --int8, --max-positions and --pooling none need --onnx

@@ -53,6 +53,24 @@ def test_peak_of_a_known_allocation():
     assert step_peak_bytes(Loss(), [torch.ones(4, 1000)], "cpu") == pytest.approx(4 * (4000 + 1_000_000), rel=0.01)
 
 
+def test_peak_on_a_gpu(monkeypatch):
+    """Its bytes between the peak of the second run and what was allocated before."""
+    allocated, peak = 100, 999
+
+    def reset():
+        nonlocal peak
+        peak = allocated
+
+    def run():
+        nonlocal peak
+        peak = max(peak, allocated + 50)
+
+    stand_in = {"memory_allocated": lambda: allocated, "max_memory_allocated": lambda: peak}
+    for name, function in {**stand_in, "reset_peak_memory_stats": reset, "synchronize": lambda: None}.items():
+        monkeypatch.setattr(torch.cuda, name, function)
+    assert peak_bytes(run, nn.Identity(), [], "cuda") == 50
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS)
 def test_fake_tensors_count_like_real_ones(build):

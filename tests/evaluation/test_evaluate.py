@@ -42,6 +42,19 @@ def test_predictions_equal_a_loop_with_fairseqs_interface(evaluate, finetuned, p
     assert summary["throughput"]["rows"] == len(ROWS)
 
 
+@pytest.mark.slow
+def test_an_export_has_the_same_predictions_and_scores(evaluate, finetuned, classifier_folder, table, tmp_path):
+    found = []
+    for name, model in (("fairseq", finetuned), ("transformers", classifier_folder)):
+        paths = tmp_path / f"{name}.jsonl", tmp_path / f"{name}.json"
+        evaluate(model, table, "--predictions", paths[0], "--json", paths[1])
+        found.append((read_predictions(paths[0]), json.loads(paths[1].read_text())["scores"]))
+    (rows, scores), (others, other_scores) = found
+    assert scores == other_scores and [row["prediction"] for row in rows] == [row["prediction"] for row in others]
+    for row, other in zip(rows, others, strict=True):
+        assert row["probabilities"] == pytest.approx(other["probabilities"], abs=2e-6)
+
+
 def test_unlabeled_rows_are_only_predicted(finetuned, monkeypatch, capsys):
     """Also a blank line, so that line N of the output belongs to line N of the input."""
     texts = [*(text for text, _ in ROWS), "", "cat"]

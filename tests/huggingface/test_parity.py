@@ -88,6 +88,7 @@ def test_classification(classifier, classifier_folder, pieces):
     theirs = hub(classifier, pieces)
     model = AutoModelForSequenceClassification.from_pretrained(classifier_folder).eval()
     assert model.config.id2label == {0: "animal: cat", 1: "dog"}
+    assert model.config.label2id == {"animal: cat": 0, "dog": 1}
     tokens = torch.tensor([[0, 5, 6, 7, 2], [0, 9, 2, 1, 1]])
     with torch.no_grad():
         expected = theirs.predict("animal", tokens, return_logits=True)

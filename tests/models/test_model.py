@@ -187,6 +187,8 @@ def test_options_change_the_modules():
     dropped = build(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1).encoder.sentence_encoder
     layer = dropped.layers[0]
     assert (layer.dropout_module.p, layer.self_attn.dropout, layer.activation_dropout_module.p) == (0.3, 0.2, 0.1)
+    full = build(projection="none", projected_dim=None, sharing=None, attention_dropout=0.2).encoder.sentence_encoder
+    assert full.layers[0].self_attn.dropout == 0.2
 
 
 @pytest.mark.parametrize("options, calls", [({}, 2), (dict(quant_noise_pq=0.5), 1), (dict(compile=True), 1)], ids=str)

@@ -120,6 +120,23 @@ def test_equals_equation_7(sharing, case, init, local_window):
             torch.testing.assert_close(ours, theirs.float(), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("sharing", SHARING)
+def test_gradients_equal_those_of_equation_7(sharing):
+    attention, E, _ = make(sharing, init="random")
+    lengths = LENGTHS["padded"]
+    x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64, requires_grad=True)
+    parameters = [x, *dict.fromkeys([*attention.parameters(), *E.parameters()])]
+    coefficients = [torch.randn(length, D, dtype=torch.float64) for length in lengths]
+
+    def gradients(outputs):
+        return torch.autograd.grad(sum((c * out).sum() for c, out in zip(coefficients, outputs)), parameters)
+
+    expected = gradients(expected_of(attention, x, lengths))
+    for order in orders_of(attention):
+        for ours, theirs in zip(gradients(run(attention, E, x, lengths, order=order)), expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
+
+
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_shape_length_mask_and_positions(data):

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from fairseq.data import PrependTokenDataset, TokenBlockDataset
 
-from ...analysis.loading import BOS, load_model
+from ...analysis.loading import load_model
 from ...analysis.sentences import Sentences
 from ...analysis.spectrum import Spectrum, measure_spectrum
 from ...data.manifest import describe_source
@@ -33,6 +33,8 @@ from ..result import Inputs, Parts, Result, Row, find_shards, join, mean_in_word
 from ..run import TRUNK_SIZES, Model, compared_run, train_runs, trained_result
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
+BOS = 0
+"""In every dictionary of fairseq."""
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
 SAYS = "singular values of attention have a long tail, more so in higher layers"
 PARTS: Parts = {
