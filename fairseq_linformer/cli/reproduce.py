@@ -29,8 +29,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> str:
     from ..reproduction import load_all
-    from ..reproduction.measure import measure
     from ..reproduction.page import write_pages
+    from ..reproduction.parts import measure_parts
 
     experiments, results = load_all(), Path(options.results)
     if options.experiment == "list":
@@ -44,4 +44,4 @@ def run(options: argparse.Namespace) -> str:
         raise ValueError(f"--results must be an existing folder, got {results}")
     if options.experiment == "report":
         return "\n".join(map(str, write_pages(results, experiments)))
-    return "\n".join(measure(experiments[options.experiment], **vars(options)))
+    return "\n".join(measure_parts(experiments[options.experiment], **vars(options)))

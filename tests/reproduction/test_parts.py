@@ -1,11 +1,11 @@
-"""``measure``: which parts of an experiment are measured."""
+"""``measure_parts``: which parts of an experiment are measured."""
 
 import fcntl
 from types import ModuleType
 
 import pytest
 
-from fairseq_linformer.reproduction.measure import measure
+from fairseq_linformer.reproduction.parts import measure_parts
 from fairseq_linformer.reproduction.result import Row
 
 
@@ -22,7 +22,7 @@ def run(tmp_path):
 
     def run(part=None, **options):
         measured.clear()
-        list(measure(toy, "toy", "smoke", part, str(tmp_path / "runs"), str(tmp_path / "results"), **options))
+        list(measure_parts(toy, "toy", "smoke", part, str(tmp_path / "runs"), str(tmp_path / "results"), **options))
         return measured
 
     return run

@@ -12,7 +12,7 @@ from ..machine import clean_commit
 from .result import Inputs, read, write
 
 
-def measure(
+def measure_parts(
     module: ModuleType,
     experiment: str,
     scale: str,
