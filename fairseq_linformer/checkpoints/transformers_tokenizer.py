@@ -38,10 +38,11 @@ def find_tokenizer(
     """
     from transformers import PreTrainedTokenizerFast
 
-    if not Path(dictionary or folder / DICTIONARY).is_file():
-        where = f"in {folder}; pass one with --dictionary" if dictionary is None else f"at {dictionary}"
+    where = f"at {dictionary}"
+    if dictionary is None:
+        dictionary, where = folder / DICTIONARY, f"in {folder}; pass one with --dictionary"
+    if not Path(dictionary).is_file():
         raise ValueError(f"there is no {DICTIONARY} {where}")
-    dictionary = dictionary or folder / DICTIONARY
     files = files or find_tokenizer_files(folder)
     if files is None:
         raise ValueError(f"there is no tokenizer ({FILES_TEXT}) in {folder}; pass --tokenizer, or --no-tokenizer")

@@ -30,12 +30,19 @@ def count_multiplications(order: Order, m: int, n: int, k: int, d: int, H: int, 
     Args:
         separate_values: F is not E.
     """
-    if order is Order.INPUT:  # E x and F x, (E x) W^K and (F x) W^V, q keys^T and weights values
-        return (1 + separate_values) * k * n * d + 2 * k * d * d + 2 * m * k * d
-    if order is Order.KEYS:  # x W^K and x W^V, E keys and F values, q keys^T and weights values
-        return 2 * n * d * d + 2 * k * n * d + 2 * m * k * d
-    # x W^K and x W^V, scores E^T and weights F, q keys^T and (weights F) values
-    return 2 * n * d * d + 2 * H * m * n * k + 2 * m * n * d
+    if order is Order.INPUT:
+        projection = (2 if separate_values else 1) * k * n * d  # E x, F x
+        linear = 2 * k * d * d  # (E x) W^K, (F x) W^V
+        attention = 2 * m * k * d  # q keys^T, weights values
+    elif order is Order.KEYS:
+        linear = 2 * n * d * d  # x W^K, x W^V
+        projection = 2 * k * n * d  # E keys, F values
+        attention = 2 * m * k * d
+    else:
+        linear = 2 * n * d * d
+        projection = 2 * H * m * n * k  # scores E^T, weights F
+        attention = 2 * m * n * d  # q keys^T, (weights F) values
+    return projection + linear + attention
 
 
 def cheapest_order(

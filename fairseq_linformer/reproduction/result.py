@@ -78,7 +78,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the user gave to ``reproduce``, and the part that is measured of it.
+    """The part of an experiment to measure, and the arguments of ``reproduce``.
 
     Attributes:
         part, scale: of the experiment.

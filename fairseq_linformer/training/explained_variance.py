@@ -1,5 +1,6 @@
 """Explained variance of a teacher's features, on held-out text."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -56,17 +57,13 @@ def explained_shares(batches: Iterable[Batch]) -> list[float]:
     1 means equal features, and 0 those of a student that always outputs their mean; it may be negative. Sums are in
     double precision.
     """
-    count, sums = 0, torch.zeros(1)
+    count = 0
+    residual, squares, total = (defaultdict[int, Any](float) for _ in range(3))  # by layer
     for ours, theirs, real in batches:
         count += int(real.sum())
-        sums = sums + torch.stack([_layer_sums(s[real], t[real]) for s, t in zip(ours, theirs, strict=True)])
-    residual, squares, total = sums[:, 0], sums[:, 1], sums[:, 2:]
-    shares: list[float] = (1 - residual / (squares - total.square().sum(1) / count)).tolist()
-    return shares
-
-
-def _layer_sums(student: Tensor, teacher: Tensor) -> Tensor:
-    """Sums over the features (tokens, d) of a layer: the squared errors, the squares, and each feature, (2 + d,)."""
-    student, teacher = student.double(), teacher.double()
-    squares = torch.stack([(student - teacher).square().sum(), teacher.square().sum()])
-    return torch.cat([squares, teacher.sum(0)])
+        for layer, (s, t) in enumerate(zip(ours, theirs, strict=True)):
+            student, teacher = s[real].double(), t[real].double()
+            residual[layer] += (student - teacher).square().sum()
+            squares[layer] += teacher.square().sum()
+            total[layer] += teacher.sum(0)
+    return [float(1 - residual[i] / (squares[i] - total[i].square().sum() / count)) for i in residual]

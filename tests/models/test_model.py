@@ -154,7 +154,7 @@ def test_classification_head_reads_only_the_first_position():
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["none", "layerwise"])
 def test_quantization_noise_trains(sharing):
-    """All parameters have finite gradients, and the model learns a batch; every linear layer of it has noise."""
+    """Noise is added to every linear layer, all gradients are finite, and the model fits a batch."""
     noise = dict(quant_noise_pq=0.1, quant_noise_pq_block_size=8)
     model = build(sharing=sharing, encoder_layers=3, **without_dropout(), **noise).train()
     linears = [each for each in model.encoder.sentence_encoder.modules() if isinstance(each, torch.nn.Linear)]

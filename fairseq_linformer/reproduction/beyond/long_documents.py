@@ -205,10 +205,14 @@ def measure_speed(n: int, inputs: Inputs) -> Result:
 # Parts
 
 
-def parts_of(scale: str) -> dict[str, tuple[tuple[str, ...], Callable[[Inputs], Result]]]:
-    """What each part reads, and the function that measures it."""
+Part = tuple[tuple[str, ...], Callable[[Inputs], Result]]
+"""The options of ``reproduce`` that a part reads, and the function that measures it."""
+
+
+def parts_of(scale: str) -> dict[str, Part]:
+    """The parts by name."""
     sizes = SIZES[scale]
-    parts: dict[str, tuple[tuple[str, ...], Callable[[Inputs], Result]]] = {
+    parts: dict[str, Part] = {
         f"imdb: {name}, seed {seed}": (("tasks", "encoder"), partial(measure_imdb, name, seed))
         for seed in sizes["seeds"]
         for name in readers_of("imdb", scale)
