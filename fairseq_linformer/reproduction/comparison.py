@@ -132,21 +132,16 @@ def by_budget(rows: Rows) -> dict[int | None, Rows]:
     return {budget: Rows(row for row in rows if row.metric != "bits" or row.budget == budget) for budget in budgets}
 
 
-def at_last(rows: Rows) -> Rows:
-    """The rows at the largest budget."""
-    return [rows, *by_budget(rows).values()][-1]
-
-
 def bits_by_seed(rows: Rows, compared: Compared) -> dict[int, float]:
     """Bits per predicted token by seed."""
     found = rows.select("bits", **compared.fields)
     return {row.seed: row.value for row in found if row.seed is not None}  # a median over seeds has none
 
 
-def log_ratios(rows: Rows, a: Compared, b: Compared) -> list[float]:
-    """log2 of the perplexity of ``a`` over that of ``b`` with each seed that both have."""
+def log_ratios(rows: Rows, a: Compared, b: Compared) -> dict[int, float]:
+    """log2 of the perplexity of ``a`` over that of ``b`` by seed, of those that both have."""
     x, y = (bits_by_seed(rows, compared) for compared in (a, b))
-    return [x[seed] - y[seed] for seed in sorted(x.keys() & y.keys())]
+    return {seed: x[seed] - y[seed] for seed in sorted(x.keys() & y.keys())}
 
 
 def perplexity_ratio(rows: Rows, a: Compared, b: Compared) -> Estimate | None:
@@ -155,7 +150,7 @@ def perplexity_ratio(rows: Rows, a: Compared, b: Compared) -> Estimate | None:
     found = log_ratios(rows, a, b)
     if len(found) < 2:
         return None
-    mean, low, high = student_interval(found)
+    mean, low, high = student_interval([*found.values()])
     text = f"{a.label} / {b.label} perplexity{_budget(rows, ', ')}, {len(found)} seeds"
     return Estimate(2**mean, 2**low, 2**high, text)
 
@@ -186,12 +181,14 @@ def decreasing(models: Sequence[Compared]) -> list[Limit]:
 
 
 def trend(rows: Rows, a: Compared, b: Compared) -> str:
-    """How the ratio of perplexities changes between the last two budgets, by Student's interval of the paired
-    difference."""
-    pairs = [log_ratios(each, a, b) for each in by_budget(rows).values()][-2:]
-    changes = [late - early for early, late in zip(*pairs)] if len(pairs) == 2 else []
-    if len(changes) < MIN_SEEDS:
+    """How the ratio of perplexities changes between the last two budgets with enough seeds, by Student's interval of the
+    paired difference."""
+    ratios = [log_ratios(each, a, b) for each in by_budget(rows).values()]
+    pairs = [each for each in ratios if len(each) >= MIN_SEEDS][-2:]
+    if len(pairs) < 2:
         return "-"
+    early, late = pairs
+    changes = [late[seed] - early[seed] for seed in early]
     _, low, high = (2**value for value in student_interval(changes))
     moves = "falls" if high < 1 else "grows" if low > 1 else "unclear"
     word = "stays" if low >= 1 / STEADY and high <= STEADY else moves
@@ -278,21 +275,21 @@ def perplexity_verdict(
     precondition: Precondition = check_all_learned,
     reported: Sequence[tuple[Compared, Compared]] = (),
 ) -> Verdict:
-    """The verdict at the largest budget at which the preconditions hold; without one, those of the largest are missing.
+    """The verdict at the largest budget at which the preconditions hold; without one, what is missing is that of the
+    budget at which most of them hold.
 
     Args:
         models: the compared ones.
         limits: the rule.
         robertas: by default the one of each n.
-        reported: pairs whose ratio of perplexities at the largest budget is a remark.
+        reported: pairs whose ratio of perplexities at this budget is a remark.
     """
-    last = at_last(rows)
-    if not any(bits_by_seed(last, model) for model in models):
+    if not any(bits_by_seed(rows, model) for model in models):
         return Verdict(name, claim, [])
     robertas = robertas or [Model(n) for n in dict.fromkeys(model.fields["n"] for model in models)]
     needed = [(each, precondition(each, robertas, models)) for each in reversed(by_budget(rows).values())]
-    chosen, preconditions = next((each for each in needed if all(check.holds for check in each[1])), needed[0])
-    remarks = [str(ratio) for pair in reported if (ratio := perplexity_ratio(last, *pair))]
+    chosen, preconditions = max(needed, key=lambda each: sum(check.holds for check in each[1]))  # on a tie the first
+    remarks = [str(ratio) for pair in reported if (ratio := perplexity_ratio(chosen, *pair))]
     return Verdict(name, claim, [limit.check(chosen) for limit in limits], preconditions, remarks)
 
 
@@ -353,8 +350,8 @@ def ratios_over_budgets(rows: Rows, title: str, models: Sequence[Model]) -> Pane
     lines: dict[str, list[list[tuple[float, float]]]] = {}
     for model in models:
         found = {budget: log_ratios(each, model, Model(model.n)) for budget, each in by_budget(rows).items() if budget}
-        if model.k is not None and all(found.values()):
-            seeds = zip(*found.values())
-            lines[model.label] = [[(x, 2**y) for x, y in zip(found, seed)] for seed in seeds]
+        seeds = sorted({seed for each in found.values() for seed in each}) if model.k is not None else []
+        points = [[(x, 2 ** each[seed]) for x, each in found.items() if seed in each] for seed in seeds]
+        lines |= {model.label: points} if points else {}
     heads = "budget in updates", "perplexity over RoBERTa's"
     return Panel(title, *heads, lines, {"RoBERTa": 1.0}, log_x=True, log_y=True)

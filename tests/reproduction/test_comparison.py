@@ -19,6 +19,7 @@ from fairseq_linformer.reproduction.comparison import (
     perplexity_table,
     perplexity_verdict,
     ratio_table,
+    ratios_over_budgets,
     trend,
     written_fields,
 )
@@ -163,6 +164,14 @@ def test_decided_at_the_largest_budget_at_which_both_have_learned():
     holds_at_100 = at_budgets({**at_100, 200: [4.0] * 3}, {100: [5.1] * 3, **at_200})
     assert outcome_of(holds_at_100, 1.2) == HOLDS  # at 200 the Linformer has not learned
     assert outcome_of(at_budgets({**at_100, 200: [4.0] * 3}, {100: [5.1] * 3, 200: [5.0] * 3}), 1.2) == FAILS
+
+
+def test_a_model_that_was_not_trained_to_the_largest_budget():
+    rows = at_budgets({b: [5.0] * 3 for b in (50, 100, 200)}, {50: [6.0] * 3, 100: [5.1] * 3, 200: [5.0]})
+    assert outcome_of(rows, 1.2) == HOLDS  # at 100
+    assert trend(rows, QUARTER, ROBERTA).startswith("falls")  # from 50 to 100
+    lines = ratios_over_budgets(rows, "A", [ROBERTA, QUARTER]).lines
+    assert [[x for x, _ in points] for points in lines["n=64, k=16"]] == [[50, 100, 200], [50, 100], [50, 100]]
 
 
 @pytest.mark.parametrize(

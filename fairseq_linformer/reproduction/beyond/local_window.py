@@ -137,6 +137,7 @@ def chart(results: Sequence[Result]) -> list[Panel]:
     lines = {}
     for window in dict.fromkeys(run.model.local_window for run in runs) if rows else ():
         ratios = {run.model.k or 0: log_ratios(rows, run, roberta) for run in runs if run.model.local_window == window}
-        lines[f"W = {window}"] = [[(k, 2**ratio) for k, ratio in zip(ratios, seed)] for seed in zip(*ratios.values())]
+        seeds = zip(*(each.values() for each in ratios.values()))
+        lines[f"W = {window}"] = [[(k, 2**ratio) for k, ratio in zip(ratios, seed)] for seed in seeds]
     panel = Panel("quality", "k", "perplexity / RoBERTa's", lines, {"RoBERTa": 1.0}, log_x=True, log_y=True)
     return [panel] if lines else []
