@@ -181,8 +181,8 @@ def decreasing(models: Sequence[Compared]) -> list[Limit]:
 
 
 def trend(rows: Rows, a: Compared, b: Compared) -> str:
-    """How the ratio of perplexities changes between the last two budgets with enough seeds, by Student's interval of the
-    paired difference."""
+    """How the ratio of perplexities changes between the last two budgets with enough seeds, by Student's interval of
+    the paired difference."""
     ratios = [log_ratios(each, a, b) for each in by_budget(rows).values()]
     pairs = [each for each in ratios if len(each) >= MIN_SEEDS][-2:]
     if len(pairs) < 2:
