@@ -117,9 +117,6 @@ def _find_modules(checkpoint, config: LinformerPreTrainedConfig, pooling: str | 
 def _build_config(data: dict[str, Any], path, head: str | None, labels) -> LinformerPreTrainedConfig:
     """Build the configuration of the exported model, with or without a classification head."""
     model, state = get_cfg_section(data, "model"), data["model"]
-    for option in ("quant_noise_pq", "quant_noise_scalar"):
-        if model.get(option):
-            raise ValueError(f"{option} of {path} must be 0 to export the model, got {model[option]}")
     # If the options lack n, the position embeddings have it.
     args, shape = resolve_model({**model, "max_positions": model.get("max_positions") or max_positions(state)}, state)
     config = LinformerPreTrainedConfig(
@@ -133,8 +130,6 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
     if head is None:
         return config
     prefix = f"{CLASSIFICATION_HEADS}{head}."
-    if f"{prefix}out_proj.weight_orig" in state:
-        raise ValueError(f"head {head!r} cannot be exported: it was trained with spectral_norm_classification_head")
     classes = state[prefix + "out_proj.weight"].size(0)
     labels = labels or find_labels(path, data, classes)
     names = [f"LABEL_{i}" for i in range(classes)] if labels is None else read_labels(labels, classes)

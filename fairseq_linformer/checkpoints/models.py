@@ -31,12 +31,7 @@ def build_model(checkpoint: dict[str, Any], head: str | None = None) -> RobertaM
     model_class: Any = LinformerRobertaModel if get_architecture(checkpoint) in ARCHITECTURES else RobertaModel
     model: RobertaModel = model_class.build_model(args, StubTask(state[EMBEDDINGS].size(0), n))
     if head is not None:
-        prefix = f"{CLASSIFICATION_HEADS}{head}"
-        # By prefix: with fairseq's spectral normalization the key is weight_orig.
-        dense, out = (
-            next(value for key, value in state.items() if key.startswith(f"{prefix}.{part}.weight"))
-            for part in ("dense", "out_proj")
-        )
+        dense, out = (state[f"{CLASSIFICATION_HEADS}{head}.{part}.weight"] for part in ("dense", "out_proj"))
         model.register_classification_head(head, num_classes=out.size(0), inner_dim=dense.size(0))
     try:
         model.load_state_dict(state)

@@ -8,7 +8,6 @@
 
 import logging
 from argparse import Namespace
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +18,6 @@ from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta.model import RobertaLMHead
 from fairseq.modules import LayerNorm
 from fairseq.modules.layer_norm import has_fused_layernorm
-from fairseq.modules.quant_noise import quant_noise
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor, nn
 
@@ -125,13 +123,7 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
 
     def upgrade_state_dict_named(self, state_dict, name):
         drop_old_buffers(state_dict, is_ours=True)
-        # fairseq reads out_proj.weight, which spectral normalization renames.
-        renamed = [key for key in state_dict if key.endswith("out_proj.weight_orig")]
-        aliases = {key.removesuffix("_orig"): state_dict[key] for key in renamed}
-        state_dict.update(aliases)
         super().upgrade_state_dict_named(state_dict, name)
-        for alias in aliases:
-            state_dict.pop(alias, None)
 
 
 class LinformerRobertaEncoder(RobertaEncoder):
@@ -142,19 +134,12 @@ class LinformerRobertaEncoder(RobertaEncoder):
         self.lm_head.layer_norm.eps = args.layer_norm_eps
 
     def build_encoder(self, args, dictionary, embed_tokens):
-        noisy = partial(quant_noise, p=args.quant_noise_pq, block_size=args.quant_noise_pq_block_size)
-        width = args.encoder_embed_dim
         encoder = LinformerEncoder(
             to_linformer_config(args, len(dictionary), dictionary.pad()),
             embed_tokens,
             layer_norm=LayerNorm,  # apex's if apex and a GPU are available
-            embedding_noise=noisy(nn.Linear(width, width, bias=False)) if args.quant_noise_pq > 0 else None,
         )
-        for module in encoder.layers.modules():
-            if isinstance(module, nn.Linear):
-                noisy(module)
-        # Each group would add its own quantization noise to the weights, and be compiled for its own sizes.
-        encoder.use_length_groups = args.quant_noise_pq == 0 and not args.compile
+        encoder.use_length_groups = not args.compile  # each group would be compiled for its own sizes
         if args.compile:
             from torch._dynamo import config  # it takes seconds
 

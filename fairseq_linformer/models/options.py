@@ -13,7 +13,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from omegaconf import ListConfig, OmegaConf
 
-from ..config import PROBABILITY, Dim, HeadConfig, LinformerConfig, check_values, format_projected_dim, setting
+from ..config import Dim, HeadConfig, LinformerConfig, check_values, format_projected_dim, setting
 from . import authors_plugin
 from .state_dicts import PADDING_IDX
 
@@ -55,12 +55,12 @@ class LinformerRobertaConfig(_DeclaredOptions):
     encoder_layers_to_keep: Optional[str] = setting(
         None, "which layers to *keep* when pruning as a comma-separated list"
     )
-    quant_noise_pq: float = setting(0.0, "iterative PQ quantization noise at training time", **PROBABILITY)
-    quant_noise_pq_block_size: int = setting(8, "block size of quantization noise at training time", at_least=1)
-    quant_noise_scalar: float = setting(
-        0.0, "scalar quantization noise and scalar quantization at training time", **PROBABILITY
+    quant_noise_pq: float = setting(0.0, "quantization noise is not supported; only 0", choices=(0,))
+    quant_noise_pq_block_size: int = setting(8, "of RoBERTa's configurations; without effect")
+    quant_noise_scalar: float = setting(0.0, "quantization noise is not supported; only 0", choices=(0,))
+    spectral_norm_classification_head: bool = setting(
+        False, "spectral normalization is not supported; only False", choices=(False,)
     )
-    spectral_norm_classification_head: bool = setting(False, "Apply spectral normalization on the classification head")
     compile: bool = setting(
         False, "compile the encoder layers with torch.compile; the first batches take minutes, checkpoints are the same"
     )
@@ -142,11 +142,8 @@ def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
             f"max_positions must be at least the length of the task's samples ({task_positions}; tokens_per_sample), "
             f"got {args.max_positions}"
         )
-    if args.checkpoint_activations and args.quant_noise_pq:
-        # fairseq's noise overwrites the weights; recomputation would draw it again.
-        raise ValueError(f"quant_noise_pq must be 0 with checkpoint_activations, got {args.quant_noise_pq}")
-    if args.compile and (args.quant_noise_pq or args.quant_noise_scalar or args.offload_activations):
-        raise ValueError("compile must be False with quantization noise or offload_activations, got True")
+    if args.compile and args.offload_activations:
+        raise ValueError("compile must be False with offload_activations, got True")
     if args.encoder_layers_to_keep:
         _keep_layers(args, config.projected_dims)
     return args

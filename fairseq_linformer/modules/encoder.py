@@ -161,7 +161,6 @@ class LinformerEncoder(LinformerLayers):
         config: shape of the encoder.
         embed_tokens: (vocab_size, d) embedding to use; None builds one.
         layer_norm: builds the norms.
-        embedding_noise: applied to the embeddings; fairseq's quantization noise.
     """
 
     def __init__(
@@ -169,7 +168,6 @@ class LinformerEncoder(LinformerLayers):
         config: LinformerConfig,
         embed_tokens: nn.Embedding | None = None,
         layer_norm: LayerNormFactory = nn.LayerNorm,
-        embedding_noise: nn.Module | None = None,
     ):
         super().__init__()
         d, padding_idx = config.embed_dim, config.padding_idx
@@ -178,7 +176,6 @@ class LinformerEncoder(LinformerLayers):
         # fairseq counts positions from padding_idx + 1.
         self.embed_positions = nn.Embedding(config.max_positions + padding_idx + 1, d, padding_idx)
         self.layernorm_embedding = layer_norm(d, config.layer_norm_eps) if config.layernorm_embedding else None
-        self.quant_noise = embedding_noise
         self.dropout_module = Dropout(config.dropout)
         self._build_layers(config, layer_norm)
 
@@ -222,7 +219,7 @@ class LinformerEncoder(LinformerLayers):
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         x = self.dropout_module(x)
-        return x if self.quant_noise is None else self.quant_noise(x)
+        return x
 
 
 class Linformer(LinformerLayers):
