@@ -1,71 +1,50 @@
 """Pretrained models compared by their validation perplexities: rows, ratios, preconditions, verdicts, tables, charts.
 
-Rows have the fields of what is compared, a ``Model`` or a ``Run``, and the seed. Models from scratch are compared at
-several budgets: a run has a constant learning rate after warmup. At 0.8 of each budget a branch leaves it, with its
-optimizer and the next batches, and the rate of the branch decays linearly to zero at the budget (warmup, stable,
-decay). So one run gives a perplexity at each budget, of a model that was trained for that budget alone. The budget is
-one more field.
+Rows have the fields of a model, and the seed. Models from scratch are compared at several budgets: a run has a constant
+learning rate after warmup. At 0.8 of each budget a branch leaves it, with its optimizer and the next batches, and the
+rate of the branch decays linearly to zero at the budget (warmup, stable, decay). So one run gives a perplexity at each
+budget, of a model that was trained for that budget alone. The budget is one more field.
 
 RUNS/MODEL-stable/seed1/         a run, and
 RUNS/MODEL-budget6000/seed1/     its branch to a budget of 6,000 updates
 
-A perplexity says something about a method only if the model has learned from context, and about models "after
-convergence" only if their validation curves are flat. ``check_all_learned`` and its neighbors are such preconditions.
+A perplexity says something about a method only if the model has learned from context: ``check_all_learned`` and
+``check_one_learned`` are such preconditions.
 """
 
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-import numpy as np
-
 from . import context_free
 from .page import Panel, Table
 from .result import Inputs, Result, Row, Rows, find_shards
-from .run import TRUNK_SIZES, Model, Run, Sizes, Trained, TrunkSizes, train_runs, trained_result
+from .run import Model, Run, Sizes, Trained, train_runs, trained_result
 from .verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval
 
-Compared = Model | Run
-"""What rows are of: they are selected by its ``fields``."""
 DECAY = 0.2
 """The share of a budget in which the learning rate decays."""
 ROBERTA_BITS, MODEL_BITS = 2.0, 1.0
 """Minimum bits below a model without context: of RoBERTa, and of every other model."""
-LAST_SHARE, MAX_FALL = 0.2, 0.01
-"""A curve is flat if it falls by less than ``MAX_FALL`` bits over the last ``LAST_SHARE`` of its updates."""
 STEADY = 1.05
 """Up to this factor, either way, a ratio of perplexities stays between two budgets."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScratchSizes(Sizes):
-    """How models are pretrained from scratch.
-
-    Attributes:
-        budgets: updates, ascending.
-    """
-
-    budgets: tuple[int, ...]
 
 
 # Results
 
 
-def branches(model: Model, seed: int, sizes: ScratchSizes) -> dict[int, Run]:
+def branches(model: Model, seed: int, sizes: Sizes) -> dict[int, Run]:
     """The run to each budget."""
     starts = {budget: round((1 - DECAY) * budget) for budget in sizes.budgets}
-    stable = Run(model, seed, "stable", max(starts.values()), keep_every=math.gcd(*starts.values()))
-    return {
-        budget: Run(model, seed, f"budget{budget}", budget, stable, decays=True, branches_at=start)
-        for budget, start in starts.items()
-    }
+    stable = Run(model, seed, max(starts.values()), keep_every=math.gcd(*starts.values()))
+    return {budget: Run(model, seed, budget, stable, start) for budget, start in starts.items()}
 
 
-def pretrain_from_scratch(model: Model, seed: int, sizes: ScratchSizes, inputs: Inputs) -> Result:
+def pretrain(model: Model, seed: int, sizes: Sizes, inputs: Inputs) -> Result:
     """Train a model, and measure it at each budget."""
     runs = branches(model, seed, sizes)
     trained = train_runs(list(runs.values()), sizes, inputs.folder, inputs.data)
@@ -75,36 +54,23 @@ def pretrain_from_scratch(model: Model, seed: int, sizes: ScratchSizes, inputs: 
     return compared_result(rows, trained.values(), inputs, configuration)
 
 
-def pretrain(build: Callable[[TrunkSizes, int], Iterable[Run]], inputs: Inputs) -> Result:
-    """Train runs with each seed, the first seed of every one first, and measure them.
-
-    Args:
-        build: the runs of a scale and a seed.
-    """
-    sizes = TRUNK_SIZES[inputs.scale]
-    runs = [run for seed in sizes.seeds for run in build(sizes, seed)]
-    trained = train_runs(runs, sizes, inputs.folder, inputs.data)
-    rows = [row for run in runs for row in score_rows(run, run.seed, trained[run], inputs.data)]
-    return compared_result(rows, trained.values(), inputs)
-
-
-def score_rows(compared: Compared, seed: int, trained: Trained, text: Path, budget: int | None = None) -> list[Row]:
+def score_rows(compared: Model, seed: int, trained: Trained, text: Path, budget: int | None = None) -> list[Row]:
     """The bits of a trained model, and its curve."""
     return [bits_row(compared, seed, trained.bits(text), budget), curve_row(compared, seed, trained)]
 
 
-def bits_row(compared: Compared, seed: int, bits: float, budget: int | None = None) -> Row:
+def bits_row(compared: Model, seed: int, bits: float, budget: int | None = None) -> Row:
     """Bits per predicted token on the validation split."""
     at = {} if budget is None else {"budget": budget}
     return Row(metric="bits", value=bits, unit="bits", **written_fields(compared), seed=seed, **at)
 
 
-def curve_row(compared: Compared, seed: int, trained: Trained) -> Row:
+def curve_row(compared: Model, seed: int, trained: Trained) -> Row:
     """Bits over updates."""
     return Row(metric="bits_curve", unit="bits", **written_fields(compared), seed=seed, points=trained.curve())
 
 
-def written_fields(compared: Compared) -> dict[str, object]:
+def written_fields(compared: Model) -> dict[str, object]:
     """The fields that rows have: those that are not None."""
     return {name: value for name, value in compared.fields.items() if value is not None}
 
@@ -115,7 +81,7 @@ def compared_result(
     """The rows, and the level of a model without context at each n.
 
     Args:
-        trained: the compared models, and all that they started from.
+        trained: the runs of the compared models.
     """
     shard = find_shards(inputs.data)[0]
     levels = {n: context_free.measure_bits(shard, n) for n in dict.fromkeys(row.n for row in rows)}
@@ -132,19 +98,19 @@ def by_budget(rows: Rows) -> dict[int | None, Rows]:
     return {budget: Rows(row for row in rows if row.metric != "bits" or row.budget == budget) for budget in budgets}
 
 
-def bits_by_seed(rows: Rows, compared: Compared) -> dict[int, float]:
+def bits_by_seed(rows: Rows, compared: Model) -> dict[int, float]:
     """Bits per predicted token by seed."""
     found = rows.select("bits", **compared.fields)
     return {row.seed: row.value for row in found if row.seed is not None}  # a median over seeds has none
 
 
-def log_ratios(rows: Rows, a: Compared, b: Compared) -> dict[int, float]:
+def log_ratios(rows: Rows, a: Model, b: Model) -> dict[int, float]:
     """log2 of the perplexity of ``a`` over that of ``b`` by seed, of those that both have."""
     x, y = (bits_by_seed(rows, compared) for compared in (a, b))
     return {seed: x[seed] - y[seed] for seed in sorted(x.keys() & y.keys())}
 
 
-def perplexity_ratio(rows: Rows, a: Compared, b: Compared) -> Estimate | None:
+def perplexity_ratio(rows: Rows, a: Model, b: Model) -> Estimate | None:
     """Perplexity of ``a`` over that of ``b``: geometric mean over seeds, with Student's interval; None with fewer than
     two seeds."""
     found = log_ratios(rows, a, b)
@@ -164,8 +130,8 @@ def _budget(rows: Rows, before: str) -> str:
 class Limit(NamedTuple):
     """A rule: the perplexity of ``a`` is at most ``factor`` and at least ``least`` times that of ``b``."""
 
-    a: Compared
-    b: Compared
+    a: Model
+    b: Model
     factor: float = 1.0
     least: float = -math.inf
 
@@ -175,12 +141,12 @@ class Limit(NamedTuple):
         return Check(UNDECIDED, f"{self.a.label} or {self.b.label} is not measured with two seeds")
 
 
-def decreasing(models: Sequence[Compared]) -> list[Limit]:
+def decreasing(models: Sequence[Model]) -> list[Limit]:
     """Each model has at most the perplexity of the one before it."""
     return [Limit(after, before) for before, after in itertools.pairwise(models)]
 
 
-def trend(rows: Rows, a: Compared, b: Compared) -> str:
+def trend(rows: Rows, a: Model, b: Model) -> str:
     """How the ratio of perplexities changes between the last two budgets with enough seeds, by Student's interval of
     the paired difference."""
     ratios = [log_ratios(each, a, b) for each in by_budget(rows).values()]
@@ -198,15 +164,15 @@ def trend(rows: Rows, a: Compared, b: Compared) -> str:
 # Preconditions
 
 
-def has_seeds(rows: Rows, compared: Compared) -> Check:
+def has_seeds(rows: Rows, compared: Model) -> Check:
     """Enough seeds for a verdict."""
     seeds = len(bits_by_seed(rows, compared))
     return decide(seeds >= MIN_SEEDS, f"{compared.label} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
 
 
-def has_learned(rows: Rows, compared: Compared, needed: float) -> Check:
+def has_learned(rows: Rows, compared: Model, needed: float) -> Check:
     """The worst seed is this many bits below a model without context at its n."""
-    bits, level = bits_by_seed(rows, compared), rows.find("context_free_bits", n=compared.fields["n"])
+    bits, level = bits_by_seed(rows, compared), rows.find("context_free_bits", n=compared.n)
     if not bits or level is None:
         return Check(UNDECIDED, f"{compared.label} has no bits below a model without context")
     learned, name = level.value - max(bits.values()), compared.label
@@ -214,32 +180,11 @@ def has_learned(rows: Rows, compared: Compared, needed: float) -> Check:
     return decide(learned >= needed, text, fails=False)
 
 
-def final_fall(points: Sequence[tuple[float, float]]) -> float | None:
-    """Bits by which a validation curve falls over the last 20 % of its updates, with points joined by straight lines;
-    negative if it rises, None if the curve begins later than that."""
-    updates, bits = zip(*points)
-    before = (1 - LAST_SHARE) * updates[-1]
-    if updates[0] > before:
-        return None
-    return round(float(np.interp(before, updates, bits)) - bits[-1], 4)  # points have four decimals
-
-
-def has_converged(rows: Rows, compared: Compared) -> Check:
-    """The curve of every seed is flat."""
-    curves = rows.select("bits_curve", **compared.fields)
-    known = [fall for row in curves if (fall := final_fall(row.points)) is not None]
-    name, last = compared.label, f"the last {LAST_SHARE * 100:g} % of updates"
-    if not known or len(known) < len(bits_by_seed(rows, compared)):
-        return Check(UNDECIDED, f"{name} has no curve over {last} with every seed")
-    text = f"{name} falls by {max(known):.3f} bits in {last}; needs < {MAX_FALL:g}"
-    return decide(max(known) < MAX_FALL, text, fails=False)
-
-
-Precondition = Callable[[Rows, Sequence[Compared], Sequence[Compared]], list[Check]]
+Precondition = Callable[[Rows, Sequence[Model], Sequence[Model]], list[Check]]
 """Checks of the RoBERTas, which show what can be learned, and of the models."""
 
 
-def check_all_learned(rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared]) -> list[Check]:
+def check_all_learned(rows: Rows, robertas: Sequence[Model], models: Sequence[Model]) -> list[Check]:
     """RoBERTa is 2 bits per predicted token below a model without context with every seed, every other model 1 bit."""
     needed = {**dict.fromkeys(robertas, ROBERTA_BITS)}
     needed |= {model: MODEL_BITS for model in models if model not in robertas}
@@ -250,7 +195,7 @@ def check_all_learned(rows: Rows, robertas: Sequence[Compared], models: Sequence
     ]
 
 
-def check_one_learned(rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared]) -> list[Check]:
+def check_one_learned(rows: Rows, robertas: Sequence[Model], models: Sequence[Model]) -> list[Check]:
     """The preconditions of a claim about equally many updates: as ``check_all_learned``, but only one of the models
     need be 1 bit below."""
     seeds = [has_seeds(rows, compared) for compared in dict.fromkeys([*robertas, *models])]
@@ -259,21 +204,14 @@ def check_one_learned(rows: Rows, robertas: Sequence[Compared], models: Sequence
     return [*seeds, *learned, *([] if any(check.holds for check in others) else others)]
 
 
-def check_all_converged(rows: Rows, robertas: Sequence[Compared], models: Sequence[Compared]) -> list[Check]:
-    """The preconditions of a claim about models after convergence: also, every curve is flat."""
-    every = dict.fromkeys([*robertas, *models])
-    return [*check_all_learned(rows, robertas, models), *(has_converged(rows, compared) for compared in every)]
-
-
 def perplexity_verdict(
     rows: Rows,
     name: str,
     claim: str,
-    models: Sequence[Compared],
+    models: Sequence[Model],
     limits: Sequence[Limit],
-    robertas: Sequence[Compared] = (),
     precondition: Precondition = check_all_learned,
-    reported: Sequence[tuple[Compared, Compared]] = (),
+    reported: Sequence[tuple[Model, Model]] = (),
 ) -> Verdict:
     """The verdict at the largest budget at which the preconditions hold; without one, what is missing is that of the
     budget at which most of them hold.
@@ -281,12 +219,11 @@ def perplexity_verdict(
     Args:
         models: the compared ones.
         limits: the rule.
-        robertas: by default the one of each n.
         reported: pairs whose ratio of perplexities at this budget is a remark.
     """
     if not any(bits_by_seed(rows, model) for model in models):
         return Verdict(name, claim, [])
-    robertas = robertas or [Model(n) for n in dict.fromkeys(model.fields["n"] for model in models)]
+    robertas = [Model(n) for n in dict.fromkeys(model.n for model in models)]
     needed = [(each, precondition(each, robertas, models)) for each in reversed(by_budget(rows).values())]
     chosen, preconditions = max(needed, key=lambda each: sum(check.holds for check in each[1]))  # on a tie the first
     remarks = [str(ratio) for pair in reported if (ratio := perplexity_ratio(chosen, *pair))]
@@ -307,13 +244,13 @@ def ratio_table(rows: Rows, models: Sequence[Model]) -> Table:
     return Table("Perplexity over RoBERTa's, by budget", heads, cells)
 
 
-def ratio_in_words(rows: Rows, a: Compared, b: Compared) -> str:
+def ratio_in_words(rows: Rows, a: Model, b: Model) -> str:
     """A ratio of perplexities and its interval, for a cell of a table."""
     ratio = perplexity_ratio(rows, a, b)
     return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "-"
 
 
-def perplexity_table(rows: Rows, title: str, models: Sequence[Compared], roberta: Compared | None = None) -> Table:
+def perplexity_table(rows: Rows, title: str, models: Sequence[Model], roberta: Model | None = None) -> Table:
     """The median perplexity of each model at each budget, and its extremes over seeds.
 
     Args:
@@ -336,7 +273,7 @@ def _head(budget: int | None) -> str:
     return f"{budget:,} updates" if budget else "perplexity"
 
 
-def curves(rows: Rows, title: str, models: Sequence[Compared]) -> Panel:
+def curves(rows: Rows, title: str, models: Sequence[Model]) -> Panel:
     """Validation perplexity over updates, a line per model and seed."""
     lines: dict[str, list[list[tuple[float, float]]]] = {}
     for model in models:

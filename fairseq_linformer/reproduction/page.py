@@ -169,7 +169,8 @@ INTRODUCTION = f"""# Results
 
 Written by `fairseq-linformer reproduce report` from the JSON files in this folder. Each row links to a page with the
 rules, the numbers, the machines, and today's commands. The JSON files have the commands that measured them.
-Earlier claims and measurements: `git show 62710c63:results`, and until 881e27a `git show 881e27a:results`.
+Earlier claims and measurements: `git show f092385d:results` and `git show 62710c63:results`, and until 881e27a
+`git show 881e27a:results`.
 
 n is the maximum number of tokens of an input. E and F are the projections of equation (7); k is their number of rows,
 to which they reduce n keys and values. W is the number of neighbors on each side that a local window adds. An interval
@@ -180,7 +181,7 @@ in brackets has the extremes of repeated measurements, or 95 % confidence where 
 {"".join(f"| {mark} | {outcome} |{chr(10)}" for outcome, mark in MARKS.items())}
 | scale | what is measured |
 |---|---|
-| cpu | small models pretrained here ("converted" from one RoBERTa per seed), counts, and times on one or two cores |
+| cpu | small models trained from scratch here, counts, and times on one or two cores |
 | encoder | a pretrained encoder of 6 or 12 layers, and Linformers made from it, on a CPU |
 | gpu | times at base size on one H100; those of Speed have no rule |
 | paper | the paper's sizes, by Slurm |

@@ -1,11 +1,10 @@
-"""Pretraining runs: a model, its origin, and its training through fairseq, cached by folder.
+"""Pretraining runs: a model and its training through fairseq, cached by folder.
 
-Runs of a seed share data, masks and batches. A run starts from scratch, from the last checkpoint of another one, as it
-is, grown or converted, or it branches off: it continues another run from an earlier update, with its optimizer and the
-next batches, while the learning rate decays to zero.
+Runs of a seed share data, masks and batches. A run starts from scratch, with a constant learning rate after warmup, or
+it branches off: it continues another run from an earlier update, with its optimizer and the next batches, while the
+learning rate decays to zero.
 
 RUNS/NAME/                  a run folder (``training/run_folder.py``); a finished run is not trained again
-RUNS/NAME-start.pt          its initial checkpoint, if it was grown or converted
 RUNS/NAME/perplexity.json   of the last checkpoint
 RUNS/inputs.json            the text of all these runs, with checksums
 """
@@ -17,9 +16,9 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.files import read_checkpoint, training_seconds, write_checkpoint
+from ..checkpoints.files import training_seconds
 from ..checkpoints.identify import LAST
-from ..checkpoints.to_linformer import resize, to_linformer
+from ..checkpoints.to_linformer import to_linformer
 from ..config import default_init
 from ..evaluation.perplexity import compute_perplexity
 from ..fairseq_log import read_split
@@ -30,14 +29,12 @@ from ..training.job import PATH_OPTIONS, TrainingJob, quote
 from .result import Inputs, Result, Row, claim_runs, describe_text, find_shards
 
 PRETRAINING = CONFIGS / "pretrain" / "base.yaml"
-INITIAL, PERPLEXITY = "-start.pt", "perplexity.json"
+PERPLEXITY = "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
 tokens per second."""
-FORMER_DEFAULTS = ("model.layer_norm_eps", "model.resize_checkpoint")
-"""Options that no run sets, and that earlier versions wrote into configurations otherwise, with the same meaning."""
 STAGGERED, GRADED = "staggered", "graded"
-LEFT_OUT = (None, "headwise", STAGGERED, "linear")
+LEFT_OUT = (None, "headwise", STAGGERED)
 """Fields that a label does not name."""
 
 
@@ -54,9 +51,9 @@ class Sizes:
     """How models are pretrained at a scale. The same code runs at every scale; only these sizes differ.
 
     Equal at all of them: pre-norm, no dropout, RoBERTa's masking, Adam (0.9, 0.98) with weight decay 0.01, gradients
-    clipped to norm 1. The learning rate is constant while a model trains from scratch or grows, because a model whose
-    learning rate decays over a short schedule never leaves the plateau of a model without context. It decays to zero
-    before models are compared.
+    clipped to norm 1. The learning rate is constant until a branch leaves, because a model whose learning rate decays
+    over a short schedule never leaves the plateau of a model without context. It decays to zero before models are
+    compared.
 
     Attributes:
         device: ``cpu`` or ``cuda``.
@@ -65,6 +62,7 @@ class Sizes:
         lr, warmup: learning rate, and the updates in which it rises.
         validate: updates between two points of a curve, and between two checkpoints.
         seeds: of each model.
+        budgets: updates after which models are compared, ascending.
         bf16: whether to train in bf16 instead of fp32.
     """
 
@@ -77,57 +75,8 @@ class Sizes:
     warmup: int
     validate: int
     seeds: tuple[int, ...]
+    budgets: tuple[int, ...]
     bf16: bool = False
-
-
-# Shows that the code runs, in minutes, most of them Python's start: nothing is learned and no verdict follows.
-SMOKE: dict[str, Any] = {
-    "device": "cpu",
-    "layers": 1,
-    "width": 16,
-    "heads": 2,
-    "tokens": 128,
-    "lr": 1e-3,
-    "warmup": 2,
-    "seeds": (1,),
-}
-CPU: dict[str, Any] = {
-    "device": "cpu",
-    "layers": 2,
-    "width": 128,
-    "heads": 4,
-    "tokens": 2048,
-    "warmup": 250,
-    "seeds": (1, 2, 3),
-}
-"""What all models of a scale have in common."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrunkSizes(Sizes):
-    """How models are pretrained that start from a RoBERTa, which first trains at a short n, where it leaves the plateau
-    early, and grows by doubling n.
-
-    Attributes:
-        n: the first n of this RoBERTa.
-        base, grown, compared: updates from scratch, after each doubling of n, and in the comparison.
-        compared_n: the n of most comparisons.
-    """
-
-    n: int
-    base: int
-    grown: int
-    compared: int
-    compared_n: int
-
-
-TRUNK_SIZES: dict[str, TrunkSizes] = {
-    "smoke": TrunkSizes(**SMOKE, n=16, compared_n=16, base=4, grown=2, compared=2, validate=1),
-    # 2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from
-    # scratch, after 3,000 to 5,000. After n is doubled, the loss recovers within 400 updates; after n is quadrupled,
-    # within 1,600.
-    "cpu": TrunkSizes(**CPU, lr=2e-3, n=16, compared_n=64, base=2000, grown=400, compared=500, validate=100),
-}
 
 
 # Models and runs
@@ -138,7 +87,7 @@ class Model:
     """A Transformer if k is None, else a Linformer.
 
     Attributes:
-        projection, sharing: as the options of these names.
+        sharing: as the option of this name.
         start: ``--projection-init`` of E and F; None for ``default_start``.
         rate: learning rate of E and F relative to the other parameters'; None for the model's default.
         local_window: positions on each side that are attended to exactly.
@@ -147,7 +96,6 @@ class Model:
     n: int
     k: int | None = None
     sharing: str = "headwise"
-    projection: str = "linear"
     start: str | None = None
     rate: float | None = None
     local_window: int = 0
@@ -162,10 +110,9 @@ class Model:
         """The name of its folders."""
         if self.k is None:
             return f"roberta-n{self.n}"
-        kind = self.projection if self.projection != "linear" else self.start or "default"
         rate = f"-rate{self.rate:g}" if self.rate else ""
         local = f"-local{self.local_window}" if self.local_window else ""
-        return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{kind}{rate}{local}"
+        return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{self.start or 'default'}{rate}{local}"
 
     @property
     def label(self) -> str:
@@ -174,9 +121,8 @@ class Model:
 
     @property
     def default_start(self) -> str | None:
-        """What ``linformer_roberta`` starts from by default; a conversion has another default. None if nothing is
-        learned."""
-        return default_init(self.projection, self.sharing)
+        """What ``linformer_roberta`` starts from by default; a conversion has another default."""
+        return default_init("linear", self.sharing)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -192,7 +138,6 @@ class Model:
             "max_positions": self.n,
             "projected_dim": self.k,
             "sharing": self.sharing,
-            "projection": self.projection,
             "projection_init": self.start or self.default_start,
             "projection_lr_scale": self.rate,
             "local_window": self.local_window,
@@ -208,22 +153,17 @@ class Model:
 
 
 def label(fields: Mapping[str, Any]) -> str:
-    """A model in words, for display, by the fields of a row, a model or a run, without defaults of
-    ``linformer_roberta``.
+    """A model in words, for display, by the fields of a row or a model, without defaults of ``linformer_roberta``.
 
     >>> Model(64).label, Model(64, 16).label
     ('n=64, RoBERTa', 'n=64, k=16')
     >>> Model(64, 16, "layerwise", start="average", local_window=4).label
     'n=64, k=16, layerwise, average, W=4'
-    >>> Run(as_authors(Model(64, 16)), 1, "converted", 500).label
-    'n=64, k=16, normal, rate=1, converted'
     """
-    k, window, rate, origin = (fields.get(name) for name in ("k", "W", "rate", "origin"))
+    k, window = fields.get("k"), fields.get("W")
     words = [f"n={fields['n']}", f"k={k}" if k else "RoBERTa"]
-    words += [fields[name] for name in ("sharing", "start", "projection") if fields.get(name) not in LEFT_OUT]
-    words += [f"W={window}"] if window else []
-    words += [f"rate={rate:g}"] if rate else []
-    return ", ".join([*words, origin] if origin else words)
+    words += [fields[name] for name in ("sharing", "start") if fields.get(name) not in LEFT_OUT]
+    return ", ".join([*words, f"W={window}"] if window else words)
 
 
 def as_authors(model: Model) -> Model:
@@ -239,60 +179,26 @@ def convert_roberta(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> 
 
 @dataclass(frozen=True)
 class Run:
-    """The training of a model, once, with a seed.
+    """The training of a model, once, with a seed: from scratch, or as a branch.
 
     Attributes:
-        origin: how its initial model is made, in a word such as "grown"; part of its name.
         updates: in all; those of a branch include the ``branches_at`` of its parent.
-        parent: the run whose last checkpoint it starts from, as it is, grown or converted; None to train from scratch.
-        decays: whether the learning rate decays to zero; otherwise it is constant.
-        branches_at: the update of its parent that it continues from; 0 unless it is a branch.
+        parent: the run that a branch continues; None from scratch.
+        branches_at: the update of its parent that it continues from; 0 from scratch.
         keep_every: keep the checkpoint of each multiple of so many updates, for branches; 0 to keep only the last.
     """
 
     model: Model
     seed: int
-    origin: str
     updates: int
     parent: "Run | None" = None
-    decays: bool = False
     branches_at: int = 0
     keep_every: int = 0
 
     @property
     def name(self) -> str:
         """The name of its folder."""
-        return f"{self.model.name}-{self.origin}/seed{self.seed}"
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Those of its model, and what else distinguishes compared runs."""
-        projection = None if self.model.k is None else self.model.projection
-        return {**self.model.fields, "projection": projection, "rate": self.model.rate, "origin": self.origin}
-
-    @property
-    def label(self) -> str:
-        """In words, for display."""
-        return label(self.fields)
-
-    @property
-    def history(self) -> list["Run"]:
-        """The runs that it starts from, the earliest first, and itself."""
-        return [*(self.parent.history if self.parent else []), self]
-
-
-def trunk(sizes: TrunkSizes, n: int, seed: int) -> Run:
-    """The RoBERTa that a comparison at n starts from: from scratch, then grown by doubling n."""
-    run = Run(Model(sizes.n), seed, "scratch", sizes.base)
-    while run.model.n < n:
-        run = Run(Model(2 * run.model.n), seed, "grown", sizes.grown, run)
-    return run
-
-
-def compared_run(model: Model, sizes: TrunkSizes, seed: int) -> Run:
-    """A model trained from the trunk at its n, with the learning rate decaying to zero."""
-    origin = "continued" if model.k is None else "converted"
-    return Run(model, seed, origin, sizes.compared, trunk(sizes, model.n, seed), decays=True)
+        return f"{self.model.name}-{f'budget{self.updates}' if self.parent else 'stable'}/seed{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -300,7 +206,7 @@ class Trained:
     """A finished run in its folder.
 
     Attributes:
-        initial_checkpoint: None of a run from scratch.
+        initial_checkpoint: that of a branch or of a conversion; None of a run from scratch.
     """
 
     folder: Path
@@ -345,7 +251,7 @@ def trained_result(
 
 
 def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> dict[Run, Trained]:
-    """Train runs, and before each those that it starts from, unless they are finished; resumes after a kill.
+    """Train runs, and before each the one that it branches off, unless they are finished; resumes after a kill.
 
     Args:
         folder: of all runs on this text; absolute.
@@ -355,30 +261,20 @@ def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> d
     """
     claim_runs(folder, text)
     trained: dict[Run, Trained] = {}
-    for run in dict.fromkeys(each for last in runs for each in last.history):
-        initial = write_initial(run, trained[run.parent], folder) if run.parent else None
+    for run in dict.fromkeys(each for last in runs for each in (last.parent, last) if each):
+        initial = find_initial(run, trained[run.parent]) if run.parent else None
         job = build_job(run, initial, sizes, folder, text)
         # A complete run may have been moved together with what it was trained from.
         ignore = PATH_OPTIONS if (job.folder / run_folder.DONE).exists() else ()
-        run_folder.check_run_folder(job, (*ignore, *FORMER_DEFAULTS))
+        run_folder.check_run_folder(job, ignore)
         local.train(job)
         trained[run] = Trained(job.folder, initial)
     return trained
 
 
-def write_initial(run: Run, parent: Trained, folder: Path) -> Path:
-    """The initial checkpoint of a run, which is written unless it exists or is the parent's."""
-    if run.branches_at:
-        (path,) = parent.checkpoint.parent.glob(f"checkpoint_*_{run.branches_at}.pt")
-        return path
-    if run.parent and run.parent.model == run.model:
-        return parent.checkpoint
-    path = folder / f"{run.name}{INITIAL}"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        last = read_checkpoint(parent.checkpoint)
-        made = resize(last, run.model.n) if run.model.k is None else convert_roberta(last, run.model, run.seed)
-        write_checkpoint(made, path)
+def find_initial(branch: Run, parent: Trained) -> Path:
+    """The checkpoint that a branch continues from."""
+    (path,) = parent.checkpoint.parent.glob(f"checkpoint_*_{branch.branches_at}.pt")
     return path
 
 
@@ -386,11 +282,8 @@ def build_job(run: Run, initial: Path | None, sizes: Sizes, folder: Path, text: 
     """The configuration of a run.
 
     Args:
-        initial: its initial checkpoint; None of a run from scratch.
+        initial: that of a branch.
     """
-    # fairseq's polynomial decay begins at the end of the warmup, which a branch has behind it.
-    warmup = run.branches_at or (min(sizes.warmup, run.updates // 10) if initial else sizes.warmup)
-    option = "continue_once" if run.branches_at else "finetune_from_model"
     overrides = (
         *training_overrides(
             find_shards(text),
@@ -399,17 +292,18 @@ def build_job(run: Run, initial: Path | None, sizes: Sizes, folder: Path, text: 
             batch_size=sizes.tokens // run.model.n,
             lr=sizes.lr,
             updates=run.updates,
-            warmup=warmup,
+            # fairseq's polynomial decay begins at the end of the warmup, which a branch has behind it.
+            warmup=run.branches_at or sizes.warmup,
             validate=sizes.validate,
         ),
         f"common.bf16={str(sizes.bf16).lower()}",
-        f"checkpoint.{option}={quote(str(initial)) if initial else 'null'}",
+        f"checkpoint.continue_once={quote(str(initial)) if initial else 'null'}",
         f"checkpoint.reset_lr_scheduler={str(bool(run.branches_at)).lower()}",
         f"checkpoint.keep_interval_updates_pattern={run.keep_every or -1}",
         f"dataset.max_valid_steps={VALID_BATCHES}",
         f"dataset.num_workers={0 if sizes.device == 'cpu' else WORKERS}",
         "dataset.data_buffer_size=0",
-        f"lr_scheduler._name={'polynomial_decay' if run.decays else 'fixed'}",
+        f"lr_scheduler._name={'polynomial_decay' if run.parent else 'fixed'}",
         *run.model.overrides,
         f"++model.encoder_layers={sizes.layers}",
         f"++model.encoder_embed_dim={sizes.width}",

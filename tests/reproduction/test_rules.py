@@ -8,16 +8,7 @@ import pytest
 
 from fairseq_linformer.analysis.theorem1 import theorem_bound
 from fairseq_linformer.reproduction import load_all
-from fairseq_linformer.reproduction.beyond import (
-    converted_encoder,
-    distillation,
-    initialization,
-    int8,
-    local_window,
-    long_documents,
-    recall,
-    speed,
-)
+from fairseq_linformer.reproduction.beyond import converted_encoder, distillation, int8, long_documents, recall, speed
 from fairseq_linformer.reproduction.finetuned import near_chance
 from fairseq_linformer.reproduction.paired import answer_row
 from fairseq_linformer.reproduction.paper import (
@@ -33,7 +24,7 @@ from fairseq_linformer.reproduction.paper import (
 )
 from fairseq_linformer.reproduction.paper_numbers import MATRICES
 from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
-from fairseq_linformer.reproduction.run import TRUNK_SIZES, Model, Run
+from fairseq_linformer.reproduction.run import Model
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from .test_comparison import bits
@@ -283,7 +274,7 @@ for low, high, outcome in ((1.0, 1.25, HOLDS), (1.26, 1.3, FAILS)):
     rule(figure_2, "", (outcome, [rounds("time_per_token_ratio", high, low, high, **PER_TOKEN)]))
 
 
-def trained(values: dict[Model | Run, float], *changes: dict[Model | Run, float]):
+def trained(values: dict[Model, float], *changes: dict[Model, float]):
     """Models with three seeds of these bits, unless changed."""
     for changed in changes:
         values = values | changed
@@ -381,42 +372,6 @@ for layerwise, outcome in ((1, HOLDS), (2, FAILS)):
 
 
 # Beyond the paper
-
-NEAR = {run: 5.0 if run.model.k is None else 5.1 for run in local_window.compared_runs(TRUNK_SIZES["cpu"], 1)}
-CONTROL = next(run for run in NEAR if (run.model.k, run.model.local_window) == (1, 16))
-CASES = [(outcome, trained(NEAR, {CONTROL: value})) for outcome, value in ((HOLDS, 5.11), (FAILS, 5.05))]
-rule(local_window, "E and F", *CASES, part="quality")
-COSTS = {
-    ("relative_time", "training step"): 1.15,
-    ("relative_bytes", "training step"): 1.25,
-    ("time_per_token_ratio", "inference"): 1.15,
-}
-
-
-def costs(limits: dict[tuple[str, str], float]):
-    """A median of each metric, with a larger one of a smaller window."""
-    for (metric, phase), value in limits.items():
-        where = {"phase": phase, "n": 512, "k": 128}
-        yield rounds(metric, value, 1.0, 2.0, W=16, **where)
-        yield rounds(metric, 2.0, 1.0, 2.0, W=4, **where)
-
-
-rule(local_window, "cost", (HOLDS, costs(COSTS)))
-for measured, limit in COSTS.items():
-    rule(local_window, "cost", (FAILS, costs({**COSTS, measured: limit + 0.01})))
-    rule(local_window, "cost", (UNDECIDED, costs({each: COSTS[each] for each in COSTS if each != measured})))
-for part, better, worse in (
-    ("starts", {"average": 5.5, "normal": 5.6, "normal at the full rate": 5.6}, {"average": 5.7}),
-    ("growing", {"at once": 5.1, "from scratch": 5.1}, {"at once": 4.9}),
-    ("warm start", {"converted": 5.5, "from scratch": 5.6}, {"converted": 5.7}),
-    ("projections", {"linear": 5.5, "mean-pool": 5.6, "max-pool": 5.6, "conv": 5.6}, {"linear": 5.7}),
-):
-    runs = initialization.COMPARED[part](TRUNK_SIZES["cpu"], 1)
-    cases = [
-        (outcome, trained({runs[name]: value for name, value in ({"roberta": 5.0} | values).items()}))
-        for outcome, values in ((HOLDS, better), (FAILS, better | worse))
-    ]
-    rule(initialization, part, *cases, part=part)
 
 
 def share(model: Model, tokens: int, value: float) -> Row:

@@ -3,32 +3,18 @@
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from fairseq_linformer.config import LinformerConfig
-from fairseq_linformer.reproduction import comparison
-from fairseq_linformer.reproduction import run as run_module
-from fairseq_linformer.reproduction.beyond import converted_encoder, initialization, local_window
+from fairseq_linformer.reproduction.beyond import converted_encoder
 from fairseq_linformer.reproduction.comparison import branches
 from fairseq_linformer.reproduction.paper import figure_3
 from fairseq_linformer.reproduction.result import Inputs
-from fairseq_linformer.reproduction.run import (
-    TRUNK_SIZES,
-    Model,
-    Run,
-    Trained,
-    as_authors,
-    build_job,
-    compared_run,
-    train_runs,
-    write_initial,
-)
+from fairseq_linformer.reproduction.run import Model, Run, Trained, as_authors, build_job, train_runs
 from fairseq_linformer.training.job import compose_config
-from fairseq_linformer.training.run_folder import write_config
 
 from .. import fairseq_commands
 
-OURS = ("smoke", "cpu")
+SMOKE = figure_3.SIZES["smoke"]
 
 
 @pytest.fixture(scope="session")
@@ -38,15 +24,6 @@ def text(tmp_path_factory):
     return folder
 
 
-def plans(scale, seed):
-    """The runs of all compared models, with their experiment."""
-    for part, build in initialization.COMPARED.items():
-        for label, run in build(scale, seed).items():
-            yield f"{part} {label}", run
-    for run in local_window.compared_runs(scale, seed):
-        yield f"local_window {run.name}", run
-
-
 def options_of(run: Run, scale, folder, text) -> dict[str, str]:
     start = folder / "start.pt" if run.parent else None
     overrides = build_job(run, start, scale, folder, text).overrides
@@ -54,15 +31,14 @@ def options_of(run: Run, scale, folder, text) -> dict[str, str]:
     return dict(each.split("=", 1) for each in overrides)
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_every_seed_is_another_run(name, text, tmp_path):
+def test_every_seed_is_another_run(text, tmp_path):
     """With its own data order, masks and start, and nothing else of its own."""
-    scale = TRUNK_SIZES[name]
-    for (label, first), (_, second), (_, third) in zip(*(plans(scale, seed) for seed in (1, 2, 3)), strict=True):
-        for stage in zip(first.history, second.history, third.history):
-            options = [options_of(run, scale, tmp_path, text) for run in stage]
-            assert [o.pop("common.seed") for o in options] == ["1", "2", "3"], label
-            assert all(o == options[0] for o in options) and len({run.name for run in stage}) == 3
+    for model in figure_3.models_of("cpu"):
+        branch = [branches(model, seed, figure_3.SIZES["cpu"])[6000] for seed in (1, 2, 3)]
+        for runs in ([run.parent for run in branch], branch):
+            options = [options_of(run, figure_3.SIZES["cpu"], tmp_path, text) for run in runs]
+            assert [o.pop("common.seed") for o in options] == ["1", "2", "3"]
+            assert all(o == options[0] for o in options) and len({run.name for run in runs}) == 3
 
 
 @pytest.mark.parametrize("name", figure_3.SIZES)
@@ -72,50 +48,20 @@ def test_runs_from_scratch_follow_the_plan(name, text, tmp_path):
     for model, seed in figure_3.parts_of(name).values():
         for budget, run in branches(model, seed, sizes).items():
             assert names.setdefault(run.name, run) == run and run.branches_at % sizes.validate == 0
-            stable, branch = (options_of(each, sizes, tmp_path, text) for each in run.history)
+            stable, branch = (options_of(each, sizes, tmp_path, text) for each in (run.parent, run))
             assert (stable["lr_scheduler._name"], branch["lr_scheduler._name"]) == ("fixed", "polynomial_decay")
             assert branch["optimization.max_update"] == str(budget)
             assert int(branch["lr_scheduler.warmup_updates"]) == run.branches_at == round(0.8 * budget)
             assert run.branches_at % int(stable["checkpoint.keep_interval_updates_pattern"]) == 0
-            assert stable["checkpoint.finetune_from_model"] == "null" and "checkpoint.continue_once" in branch
+            assert stable["checkpoint.continue_once"] == "null" != branch["checkpoint.continue_once"]
+            assert stable["lr_scheduler.warmup_updates"] == str(sizes.warmup)
+            assert (stable["optimization.update_freq"], stable["optimization.clip_norm"]) == ("[1]", "1.0")
+            assert (stable["common.bf16"], stable["common.fp16"]) == (str(sizes.bf16).lower(), "false")
+            assert stable["++model.encoder_layers"] == str(sizes.layers)
             own = {"checkpoint", "lr_scheduler", "optimization.max_update"}
             assert all(stable[key] == branch[key] for key in branch if not key.startswith(tuple(own)))
             assert int(stable["dataset.batch_size"]) * model.n == sizes.tokens
             assert stable["common.seed"] == str(seed) and stable["optimization.lr"] == f"[{sizes.lr}]"
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_options_follow_the_plan(name, text, tmp_path):
-    """As many tokens in each update, whatever n; the scale's learning rate; decay in the comparison alone."""
-    scale, names = TRUNK_SIZES[name], {}
-    for _, last in plans(scale, 1):
-        for run in last.history:
-            assert names.setdefault(run.name, run) == run  # experiments share a run only if it is the same
-            o = options_of(run, scale, tmp_path, text)
-            assert int(o["dataset.batch_size"]) * run.model.n == scale.tokens and o["optimization.update_freq"] == "[1]"
-            assert o["task.tokens_per_sample"] == str(run.model.n) and o["optimization.max_update"] == str(run.updates)
-            assert (o["optimization.lr"], o["optimization.clip_norm"]) == (f"[{scale.lr}]", "1.0")
-            assert o["lr_scheduler._name"] == ("polynomial_decay" if run.decays else "fixed")
-            warmup = int(o["lr_scheduler.warmup_updates"])
-            assert warmup == (min(scale.warmup, run.updates // 10) if run.parent else scale.warmup) < run.updates
-            assert o["++model.encoder_layers"] == str(scale.layers)
-            assert scale.validate <= run.updates  # it has a point of its curve
-            assert not run.parent or run.model.n % run.parent.model.n == 0
-            assert (o["common.bf16"], o["common.fp16"]) == (str(scale.bf16).lower(), "false")
-            assert (o["checkpoint.finetune_from_model"] == "null") == (run.parent is None)
-
-
-def test_history_by_hand():
-    scale = TRUNK_SIZES["cpu"]
-    run = compared_run(Model(128, 32), scale, 2)
-    stages = [(r.model.n, r.model.k, r.origin, r.updates, r.decays) for r in run.history]
-    assert stages == [
-        (16, None, "scratch", 2000, False),
-        (32, None, "grown", 400, False),
-        (64, None, "grown", 400, False),
-        (128, None, "grown", 400, False),
-        (128, 32, "converted", 500, True),
-    ]
 
 
 def test_model_options():
@@ -127,20 +73,13 @@ def test_model_options():
 
 @pytest.mark.parametrize(
     "model, start",
-    [
-        (Model(16, 8), "staggered"),
-        (Model(16, 8, "layerwise"), "average"),
-        (Model(16, 8, projection="conv"), "average"),
-        (Model(16, 8, projection="mean-pool"), None),
-        (Model(16, 8, start="normal"), "normal"),
-    ],
+    [(Model(16, 8), "staggered"), (Model(16, 8, "layerwise"), "average"), (Model(16, 8, start="normal"), "normal")],
 )
 def test_the_default_start_is_that_of_the_architecture(model, start):
     """Explicit, because a conversion has another default."""
-    assert model.options.get("projection_init") == start
-    if model.start is None and start:
-        sharing = {"sharing": model.sharing, "projection": model.projection}
-        assert LinformerConfig(8, 16, 8, **sharing).resolved_init == start
+    assert model.options["projection_init"] == start
+    if model.start is None:
+        assert LinformerConfig(8, 16, 8, model.sharing).resolved_init == start
 
 
 @pytest.mark.parametrize(
@@ -173,15 +112,6 @@ def test_what_is_not_trained_is_named(tmp_path):
         figure_3.run(inputs)
 
 
-def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setattr(comparison, "train_runs", lambda runs, *at: {run: run for run in runs})
-    monkeypatch.setattr(comparison, "score_rows", lambda run, seed, trained, text: [(run.seed, seed, trained)])
-    monkeypatch.setattr(comparison, "compared_result", lambda rows, trained, inputs: rows)
-    inputs = Inputs("a", "cpu", "", tmp_path, data=tmp_path)
-    rows = comparison.pretrain(lambda scale, seed: [Run(Model(16), seed, "scratch", scale.base)], inputs)
-    assert [row[:2] for row in rows] == [(1, 1), (2, 2), (3, 3)]
-
-
 def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
     checkpoint = tmp_path / "start.pt"
     checkpoint.touch()
@@ -191,39 +121,14 @@ def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
     assert (first - second, second - first) == ({"common.seed=1"}, {"common.seed=2"})
 
 
-def test_a_conversion_has_the_seed_of_its_run(tmp_path, monkeypatch):
-    """E and F of the authors are random."""
-    monkeypatch.setattr(run_module, "read_checkpoint", lambda path: {})
-    monkeypatch.setattr(run_module, "to_linformer", lambda checkpoint, **options: torch.rand(1).item())
-    monkeypatch.setattr(run_module, "write_checkpoint", lambda checkpoint, path: path.write_text(str(checkpoint)))
-
-    def start(folder, seed):
-        run = compared_run(Model(16, 8), TRUNK_SIZES["smoke"], seed)
-        return write_initial(run, Trained(tmp_path), tmp_path / folder).read_text()
-
-    assert start("first", 1) == start("again", 1) != start("second", 2)
-
-
 def test_a_run_in_the_way_is_named(text, tmp_path):
-    run = Run(Model(16), 1, "scratch", 6)
+    run = Run(Model(16), 1, 6)
     (tmp_path / run.name).mkdir(parents=True)
     (tmp_path / run.name / "config.yaml").write_text(
         "distributed_training: {distributed_world_size: 1}\noptimization: {update_freq: [1]}\n"
     )
     with pytest.raises(ValueError, match=f"{run.name}"):
-        train_runs([run], TRUNK_SIZES["smoke"], tmp_path, text)
-
-
-def test_a_finished_run_of_an_earlier_version_is_used(text, tmp_path):
-    run = Run(Model(16, 8), 1, "scratch", 6)
-    job = build_job(run, None, TRUNK_SIZES["smoke"], tmp_path, text)
-    write_config(job)
-    path = job.folder / "config.yaml"
-    former = "layer_norm_eps: 1.0e-05\n  resize_checkpoint: false"
-    path.write_text(path.read_text().replace("layer_norm_eps: null", former))
-    assert "resize_checkpoint" in path.read_text()
-    (job.folder / "done").touch()
-    assert train_runs([run], TRUNK_SIZES["smoke"], tmp_path, text)[run].folder == job.folder
+        train_runs([run], SMOKE, tmp_path, text)
 
 
 def test_curve_of_a_resumed_run(tmp_path):

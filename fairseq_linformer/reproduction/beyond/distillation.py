@@ -28,12 +28,12 @@ from ..page import Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, describe_text, find_shards, join, significant
 from ..run import GRADED, STAGGERED, Model, Trained, convert_roberta, label, trained_result
 from ..verdict import UNDECIDED, Check, Verdict, decide
-from .local_window import WIDEST, linformers
 
 TITLE = "Distillation"
 SAYS = "k = n / 4 with a local window keeps most of an encoder, distilled 90 % of its variance"
 FOLDER, METRIC, CURVE_METRIC = "distillation", "surviving_variance", "surviving_variance_curve"
 MIN_SHARE, MAX_LOSS, KEEPS = 0.8, 0.06, 0.9
+WIDEST = 16
 _CURVE = tuple(Model.graded(128, 128 // divisor, local_window=w) for w in (4, 0) for divisor in (4, 2, 8))
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -87,7 +87,12 @@ def conversions(part: str, sizes: dict[str, Any]) -> list[tuple[Model, tuple[int
             for window in sizes["windows"]
             for start in (STAGGERED, GRADED)
         ]
-    return [(replace(model, start=STAGGERED), (n,)) for n in sizes["lengths"] for model in linformers(n)]
+    return [
+        (Model(n, k, start=STAGGERED, local_window=window), (n,))
+        for n in sizes["lengths"]
+        for k in (1, n // 8, n // 4, n // 2)
+        for window in (0, 4, WIDEST)
+    ]
 
 
 def run_converted(inputs: Inputs) -> Result:

@@ -1,10 +1,8 @@
 """The singular values of attention matrices have a long tail, and those of higher layers are more skewed.
 
-Measured on a RoBERTa of two layers that is pretrained here, and on two sentence encoders of 6 and 12 layers, whose
-attention has learned from more text, on 50 blocks of 512 tokens of each text. Neither is a RoBERTa-base or large, of
-which the paper gives curves over 10,000 sentences, and no numbers. The limits below are ours, not the paper's. The
-stored numbers of scale cpu are on Wikipedia, books and IMDB, also at n = 512; `reproduce` measures the validation
-split.
+Measured on two sentence encoders of 6 and 12 layers, on 50 blocks of 512 tokens of each text. Neither is a RoBERTa-base
+or large, of which the paper gives curves over 10,000 sentences, and no numbers. The limits below are ours, not the
+paper's.
 
 **Tail.** Holds if in each head, as the paper says, the first quarter of the singular values has at least 0.75 of their
 sum (a quarter if all are equal); does not hold if it has less than 0.5 in one. So a single head decides, not the mean.
@@ -14,69 +12,35 @@ layers than in the lower half, means over layers and heads, for each model and t
 one; not enough evidence with fewer than 6 layers. Encoders with random weights were not measured.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
-from fairseq.data import PrependTokenDataset, TokenBlockDataset
 
 from ...analysis.loading import load_model
 from ...analysis.sentences import Sentences
 from ...analysis.spectrum import Spectrum, measure_spectrum
 from ...data.manifest import describe_source
-from ...models.datasets import open_dataset
 from ..page import Panel, Table
-from ..result import Inputs, Parts, Result, Row, find_shards, join, mean_in_words, significant
-from ..run import TRUNK_SIZES, Model, compared_run, train_runs, trained_result
+from ..result import Inputs, Parts, Result, Row, join, mean_in_words, significant
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
-BOS = 0
-"""In every dictionary of fairseq."""
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
 SAYS = "singular values of attention have a long tail, more so in higher layers"
-PARTS: Parts = {
-    "smoke": {"roberta": ("data",), "encoder": ("encoder", "source")},
-    "cpu": {"roberta": ("data",)},
-    "encoder": {"encoder": ("encoder", "source")},
-}
+PARTS: Parts = {scale: {"encoder": ("encoder", "source")} for scale in ("smoke", "encoder")}
 TAIL, NO_TAIL = 0.75, 0.5
 MIN_LAYERS = 6
-SENTENCES = {"smoke": 4, "cpu": 1000}
-"""Blocks of n tokens whose attention is analyzed; the paper takes 10,000."""
-ENCODER_SIZES = {"smoke": (16, 2), "encoder": (512, 50)}
-"""n, and sentences per source."""
+SIZES = {"smoke": (16, 2), "encoder": (512, 50)}
+"""n, and sentences per source; the paper takes 10,000."""
 
 
 def run(inputs: Inputs) -> Result:
-    return run_roberta(inputs) if inputs.part == "roberta" else run_encoder(inputs)
-
-
-def run_roberta(inputs: Inputs) -> Result:
-    """The RoBERTa of most comparisons, of the first seed, on the validation split."""
-    sizes, text = TRUNK_SIZES[inputs.scale], inputs.data
-    plan = compared_run(Model(sizes.compared_n), sizes, sizes.seeds[0])
-    runs = train_runs([plan], sizes, inputs.folder, text)
-    model, state = load_model(runs[plan].checkpoint, tokenizer=False), runs[plan].folder / "spectrum.npz"
-    blocks = read_blocks(find_shards(text)[0], model.n)
-    spectrum = measure_spectrum(model, blocks, SENTENCES[inputs.scale], model.n, "validation split", state)
-    spectra = {f"RoBERTa, n = {model.n}, validation split": spectrum}
-    return trained_result(rows_of(spectra), runs.values(), inputs, facts_of(spectra))
-
-
-def read_blocks(folder: Path, n: int) -> Iterator[list[int]]:
-    """The validation split of a prepared text in blocks of n tokens that begin with ``<s>``, none of them masked."""
-    split = open_dataset(folder / "valid")
-    blocks = TokenBlockDataset(split, split.sizes, n - 1, pad=None, eos=None, break_mode="none")
-    return (block.tolist() for block in PrependTokenDataset(blocks, BOS) if len(block) == n)
-
-
-def run_encoder(inputs: Inputs) -> Result:
     """An encoder of ``transformers`` on each source: plain text is split every n tokens; of JSON lines and parquet each
     row is a sentence, and those shorter than n are skipped."""
-    n, number = ENCODER_SIZES[inputs.scale]
+    n, number = SIZES[inputs.scale]
     name, model = Path(inputs.encoder).name.lower(), load_model(inputs.encoder)
     if model.n < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")

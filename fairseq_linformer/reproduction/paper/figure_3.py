@@ -30,21 +30,20 @@ from ...training.job import run_name
 from ...training.run_folder import DONE
 from ..comparison import (
     Limit,
-    ScratchSizes,
     bits_by_seed,
     compared_result,
     curves,
     decreasing,
     perplexity_table,
     perplexity_verdict,
-    pretrain_from_scratch,
+    pretrain,
     ratio_table,
     ratios_over_budgets,
     score_rows,
 )
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Rows, join
-from ..run import CPU, PRETRAINING, SMOKE, Model, Trained, as_authors
+from ..run import PRETRAINING, Model, Sizes, Trained, as_authors
 from ..verdict import Verdict
 
 TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
@@ -55,12 +54,34 @@ SHARINGS = ("none", "headwise", "key-value", "layerwise")
 PAPER_BUDGET, PAPER_SEEDS = 250_000, (1, 2, 3)
 """The updates and seeds of ``configs/pretrain``."""
 
-SIZES: dict[str, ScratchSizes] = {
-    "smoke": ScratchSizes(**SMOKE, validate=4, budgets=(5, 10)),
-    # A core trains 10 updates per second.
-    "cpu": ScratchSizes(**CPU, lr=1e-3, validate=400, budgets=(6000, 12000, 24000)),
+SIZES: dict[str, Sizes] = {
+    # Shows that the code runs: nothing is learned and no verdict follows.
+    "smoke": Sizes(
+        device="cpu",
+        layers=1,
+        width=16,
+        heads=2,
+        tokens=128,
+        lr=1e-3,
+        warmup=2,
+        validate=4,
+        seeds=(1,),
+        budgets=(5, 10),
+    ),
+    "cpu": Sizes(
+        device="cpu",
+        layers=2,
+        width=128,
+        heads=4,
+        tokens=2048,  # a core trains 6 to 10 updates per second
+        lr=1e-3,
+        warmup=250,
+        validate=400,
+        seeds=(1, 2, 3),
+        budgets=(6000, 12000, 24000),
+    ),
     # One H100, at n and k of the paper; never run.
-    "gpu": ScratchSizes(
+    "gpu": Sizes(
         device="cuda",
         layers=6,
         width=384,
@@ -123,7 +144,7 @@ PARTS: Parts = {scale: dict.fromkeys(parts_of(scale), ("data",)) for scale in PA
 def run(inputs: Inputs) -> Result:
     model, seed = parts_of(inputs.scale)[inputs.part]
     if inputs.scale in SIZES:
-        return pretrain_from_scratch(model, seed, sizes_of(inputs.scale, model), inputs)
+        return pretrain(model, seed, sizes_of(inputs.scale, model), inputs)
     overrides = slurm_overrides(model, seed)
     folder = inputs.runs / run_name(PRETRAINING, overrides)
     if not (folder / DONE).exists():
@@ -134,7 +155,7 @@ def run(inputs: Inputs) -> Result:
     return compared_result(score_rows(model, seed, trained, inputs.data, PAPER_BUDGET), [trained], inputs)
 
 
-def sizes_of(scale: str, model: Model) -> ScratchSizes:
+def sizes_of(scale: str, model: Model) -> Sizes:
     """How a model is pretrained. The largest budget is for RoBERTa and k = n / 4 of the first n."""
     sizes, n = SIZES[scale], models_of(scale)[0].n
     return sizes if model in (Model(n), Model(n, n // 4)) else replace(sizes, budgets=sizes.budgets[:-1])

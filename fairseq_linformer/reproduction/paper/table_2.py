@@ -1,13 +1,13 @@
 """Finetuned on SST-2, IMDB, QNLI and QQP, a Linformer's accuracy is comparable to RoBERTa's, by n, k and sharing.
 
-**Small models** are those of Figure 3, pretrained from scratch at n = 64 for its largest budget: RoBERTa, k = n / 4
-without and with a local window of 4, and k = 1 with the window; each pretraining seed is finetuned with the same seed,
-and RoBERTa from random weights too. Accuracies are compared row by row: the difference in points, with the bootstrap's
-95 % interval over rows and seeds. **pretraining**: RoBERTa is above random weights on both tasks; unless it is, nothing
-else is decided, because then only labels are compared. **small**: on each task k = n / 4, and with the window, is at
-most 1 point below RoBERTa (the lower end of the interval is at least -1); does not hold if the upper end of one is
-below -1. **E and F, small**: on each task k = n / 4 with the window is above k = 1 with it; does not hold if one
-interval has nothing above 0.
+**Small models** are those of Figure 3, pretrained from scratch at n = 64 for the largest budget that all of them have:
+RoBERTa, k = n / 4 without and with a local window of 4, and k = 1 with the window; each pretraining seed is finetuned
+with the same seed, and RoBERTa from random weights too. Accuracies are compared row by row: the difference in points,
+with the bootstrap's 95 % interval over rows and seeds. **pretraining**: RoBERTa is above random weights on both tasks;
+unless it is, nothing else is decided, because then only labels are compared. **small**: on each task k = n / 4, and
+with the window, is at most 1 point below RoBERTa (the lower end of the interval is at least -1); does not hold if the
+upper end of one is below -1. **E and F, small**: on each task k = n / 4 with the window is above k = 1 with it; does
+not hold if one interval has nothing above 0.
 
 **At the paper's scale**, by n, k and sharing; n is that of RoBERTa, 512. **comparable**: on each task the Linformer of
 k = n / 4, with each sharing, is at most 1 point below RoBERTa. **k**: the mean over tasks of a Linformer of k = n / 2,
@@ -167,8 +167,8 @@ def run(inputs: Inputs) -> Result:
 
 def small_job(task: str, model: Model, is_pretrained: bool, seed: int, inputs: Inputs) -> FinetuningJob:
     """Finetuning of a model of Figure 3, which is pretrained unless it is."""
-    sizes, (lr, batch_size) = figure_3.SIZES[inputs.scale], SIZES[inputs.scale]["finetuning"]
-    pretraining = branches(model, seed, sizes)[sizes.budgets[-1]]
+    sizes, (lr, batch_size) = figure_3.sizes_of(inputs.scale, model), SIZES[inputs.scale]["finetuning"]
+    pretraining = branches(model, seed, sizes)[figure_3.SIZES[inputs.scale].budgets[-2]]
     trained = train_runs([pretraining], sizes, inputs.folder, inputs.data)[pretraining]
     return FinetuningJob(
         TASKS[task],
