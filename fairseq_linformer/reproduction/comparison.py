@@ -8,15 +8,13 @@ budget, of a model that was trained for that budget alone. The budget is one mor
 RUNS/MODEL-stable/seed1/         a run, and
 RUNS/MODEL-budget6000/seed1/     its branch to a budget of 6,000 updates
 
-A perplexity says something about a method only if the model has learned from context: ``check_all_learned`` and
-``check_one_learned`` are such preconditions.
+A perplexity says something about a method only if the model has learned from context, see ``check_learned``.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -54,25 +52,19 @@ def pretrain(model: Model, seed: int, sizes: Sizes, inputs: Inputs) -> Result:
     return compared_result(rows, trained.values(), inputs, configuration)
 
 
-def score_rows(compared: Model, seed: int, trained: Trained, text: Path, budget: int | None = None) -> list[Row]:
-    """The bits of a trained model, and its curve."""
-    return [bits_row(compared, seed, trained.bits(text), budget), curve_row(compared, seed, trained)]
-
-
-def bits_row(compared: Model, seed: int, bits: float, budget: int | None = None) -> Row:
+def bits_row(model: Model, seed: int, bits: float, budget: int) -> Row:
     """Bits per predicted token on the validation split."""
-    at = {} if budget is None else {"budget": budget}
-    return Row(metric="bits", value=bits, unit="bits", **written_fields(compared), seed=seed, **at)
+    return Row(metric="bits", value=bits, unit="bits", **written_fields(model), seed=seed, budget=budget)
 
 
-def curve_row(compared: Model, seed: int, trained: Trained) -> Row:
+def curve_row(model: Model, seed: int, trained: Trained) -> Row:
     """Bits over updates."""
-    return Row(metric="bits_curve", unit="bits", **written_fields(compared), seed=seed, points=trained.curve())
+    return Row(metric="bits_curve", unit="bits", **written_fields(model), seed=seed, points=trained.curve())
 
 
-def written_fields(compared: Model) -> dict[str, object]:
+def written_fields(model: Model) -> dict[str, object]:
     """The fields that rows have: those that are not None."""
-    return {name: value for name, value in compared.fields.items() if value is not None}
+    return {name: value for name, value in model.fields.items() if value is not None}
 
 
 def compared_result(
@@ -92,21 +84,20 @@ def compared_result(
 # Ratios
 
 
-def by_budget(rows: Rows) -> dict[int | None, Rows]:
-    """The rows at each budget, ascending, without the bits of the others; only None if no row has a budget."""
+def by_budget(rows: Rows) -> dict[int, Rows]:
+    """The rows at each budget, ascending, without the bits of the others."""
     budgets = sorted({row.budget for row in rows.select("bits")})
     return {budget: Rows(row for row in rows if row.metric != "bits" or row.budget == budget) for budget in budgets}
 
 
-def bits_by_seed(rows: Rows, compared: Model) -> dict[int, float]:
+def bits_by_seed(rows: Rows, model: Model) -> dict[int, float]:
     """Bits per predicted token by seed."""
-    found = rows.select("bits", **compared.fields)
-    return {row.seed: row.value for row in found if row.seed is not None}  # a median over seeds has none
+    return {row.seed: row.value for row in rows.select("bits", **model.fields)}
 
 
 def log_ratios(rows: Rows, a: Model, b: Model) -> dict[int, float]:
     """log2 of the perplexity of ``a`` over that of ``b`` by seed, of those that both have."""
-    x, y = (bits_by_seed(rows, compared) for compared in (a, b))
+    x, y = (bits_by_seed(rows, model) for model in (a, b))
     return {seed: x[seed] - y[seed] for seed in sorted(x.keys() & y.keys())}
 
 
@@ -117,14 +108,14 @@ def perplexity_ratio(rows: Rows, a: Model, b: Model) -> Estimate | None:
     if len(found) < 2:
         return None
     mean, low, high = student_interval([*found.values()])
-    text = f"{a.label} / {b.label} perplexity{_budget(rows, ', ')}, {len(found)} seeds"
+    text = f"{a.label} / {b.label} perplexity, {_budget(rows)}, {len(found)} seeds"
     return Estimate(2**mean, 2**low, 2**high, text)
 
 
-def _budget(rows: Rows, before: str) -> str:
+def _budget(rows: Rows) -> str:
     """The budget of rows at a single one, in words."""
     (budget,) = by_budget(rows)
-    return f"{before}{budget:,} updates" if budget else ""
+    return f"{budget:,} updates"
 
 
 class Limit(NamedTuple):
@@ -161,47 +152,33 @@ def trend(rows: Rows, a: Model, b: Model) -> str:
     return f"{word} [{low:.3f}, {high:.3f}]"
 
 
-# Preconditions
+# Verdicts
 
 
-def has_seeds(rows: Rows, compared: Model) -> Check:
+def has_seeds(rows: Rows, model: Model) -> Check:
     """Enough seeds for a verdict."""
-    seeds = len(bits_by_seed(rows, compared))
-    return decide(seeds >= MIN_SEEDS, f"{compared.label} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
+    seeds = len(bits_by_seed(rows, model))
+    return decide(seeds >= MIN_SEEDS, f"{model.label} has {seeds} seeds; needs {MIN_SEEDS}", fails=False)
 
 
-def has_learned(rows: Rows, compared: Model, needed: float) -> Check:
+def has_learned(rows: Rows, model: Model, needed: float) -> Check:
     """The worst seed is this many bits below a model without context at its n."""
-    bits, level = bits_by_seed(rows, compared), rows.find("context_free_bits", n=compared.n)
+    bits, level = bits_by_seed(rows, model), rows.find("context_free_bits", n=model.n)
     if not bits or level is None:
-        return Check(UNDECIDED, f"{compared.label} has no bits below a model without context")
-    learned, name = level.value - max(bits.values()), compared.label
-    text = f"{name} is {learned:.2f} bits below a model without context{_budget(rows, ' at ')}; needs {needed:g}"
+        return Check(UNDECIDED, f"{model.label} has no bits below a model without context")
+    learned = level.value - max(bits.values())
+    text = f"{model.label} is {learned:.2f} bits below a model without context at {_budget(rows)}; needs {needed:g}"
     return decide(learned >= needed, text, fails=False)
 
 
-Precondition = Callable[[Rows, Sequence[Model], Sequence[Model]], list[Check]]
-"""Checks of the RoBERTas, which show what can be learned, and of the models."""
-
-
-def check_all_learned(rows: Rows, robertas: Sequence[Model], models: Sequence[Model]) -> list[Check]:
-    """RoBERTa is 2 bits per predicted token below a model without context with every seed, every other model 1 bit."""
-    needed = {**dict.fromkeys(robertas, ROBERTA_BITS)}
-    needed |= {model: MODEL_BITS for model in models if model not in robertas}
+def check_learned(rows: Rows, models: Sequence[Model]) -> list[Check]:
+    """With every seed, the RoBERTa of each n, which shows what can be learned, is 2 bits per predicted token below a
+    model without context, and every model 1 bit."""
+    needed = {Model(n): ROBERTA_BITS for n in dict.fromkeys(model.n for model in models)}
+    needed |= {model: MODEL_BITS for model in models if model not in needed}
     return [
-        check
-        for compared, bits in needed.items()
-        for check in (has_seeds(rows, compared), has_learned(rows, compared, bits))
+        check for model, bits in needed.items() for check in (has_seeds(rows, model), has_learned(rows, model, bits))
     ]
-
-
-def check_one_learned(rows: Rows, robertas: Sequence[Model], models: Sequence[Model]) -> list[Check]:
-    """The preconditions of a claim about equally many updates: as ``check_all_learned``, but only one of the models
-    need be 1 bit below."""
-    seeds = [has_seeds(rows, compared) for compared in dict.fromkeys([*robertas, *models])]
-    learned = [has_learned(rows, roberta, ROBERTA_BITS) for roberta in robertas]
-    others = [has_learned(rows, model, MODEL_BITS) for model in models]
-    return [*seeds, *learned, *([] if any(check.holds for check in others) else others)]
 
 
 def perplexity_verdict(
@@ -210,11 +187,10 @@ def perplexity_verdict(
     claim: str,
     models: Sequence[Model],
     limits: Sequence[Limit],
-    precondition: Precondition = check_all_learned,
     reported: Sequence[tuple[Model, Model]] = (),
 ) -> Verdict:
-    """The verdict at the largest budget at which the preconditions hold; without one, what is missing is that of the
-    budget at which most of them hold.
+    """The verdict at the largest budget at which all have learned; without one, what is missing is that of the budget
+    at which most have.
 
     Args:
         models: the compared ones.
@@ -223,8 +199,7 @@ def perplexity_verdict(
     """
     if not any(bits_by_seed(rows, model) for model in models):
         return Verdict(name, claim, [])
-    robertas = [Model(n) for n in dict.fromkeys(model.n for model in models)]
-    needed = [(each, precondition(each, robertas, models)) for each in reversed(by_budget(rows).values())]
+    needed = [(each, check_learned(each, models)) for each in reversed(by_budget(rows).values())]
     chosen, preconditions = max(needed, key=lambda each: sum(check.holds for check in each[1]))  # on a tie the first
     remarks = [str(ratio) for pair in reported if (ratio := perplexity_ratio(chosen, *pair))]
     return Verdict(name, claim, [limit.check(chosen) for limit in limits], preconditions, remarks)
@@ -250,27 +225,21 @@ def ratio_in_words(rows: Rows, a: Model, b: Model) -> str:
     return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "-"
 
 
-def perplexity_table(rows: Rows, title: str, models: Sequence[Model], roberta: Model | None = None) -> Table:
-    """The median perplexity of each model at each budget, and its extremes over seeds.
-
-    Args:
-        roberta: the model whose perplexity others are divided by, in a last column.
-    """
+def perplexity_table(rows: Rows, title: str, models: Sequence[Model]) -> Table:
+    """The median perplexity of each model at each budget, and its extremes over seeds."""
     cells, at = [], by_budget(rows)
     for model in models:
         found = [[2**bits for bits in bits_by_seed(each, model).values()] for each in at.values()]
         if any(found):
             words = [f"{median(each):.4g} [{min(each):.4g}, {max(each):.4g}]" if each else "-" for each in found]
-            over = [ratio_in_words(rows, model, roberta) if model != roberta else "1"] if roberta else []
-            cells.append([model.label, *words, str(max(map(len, found))), *over])
-    over_heads = ["over RoBERTa's"] if roberta else []
+            cells.append([model.label, *words, str(max(map(len, found)))])
     for n, level in {row.n: row.value for row in rows.select("context_free_bits")}.items():
-        cells.append([f"n={n}, without context", *[f"{2**level:.4g}"] * len(at), "", *[""] * len(over_heads)])
-    return Table(title, ["model", *map(_head, at), "seeds", *over_heads], cells)
+        cells.append([f"n={n}, without context", *[f"{2**level:.4g}"] * len(at), ""])
+    return Table(title, ["model", *map(_head, at), "seeds"], cells)
 
 
-def _head(budget: int | None) -> str:
-    return f"{budget:,} updates" if budget else "perplexity"
+def _head(budget: int) -> str:
+    return f"{budget:,} updates"
 
 
 def curves(rows: Rows, title: str, models: Sequence[Model]) -> Panel:
@@ -286,7 +255,7 @@ def ratios_over_budgets(rows: Rows, title: str, models: Sequence[Model]) -> Pane
     """Perplexity over that of the RoBERTa of the same n over the budget, a line per Linformer and seed."""
     lines: dict[str, list[list[tuple[float, float]]]] = {}
     for model in models:
-        found = {budget: log_ratios(each, model, Model(model.n)) for budget, each in by_budget(rows).items() if budget}
+        found = {budget: log_ratios(each, model, Model(model.n)) for budget, each in by_budget(rows).items()}
         seeds = sorted({seed for each in found.values() for seed in each}) if model.k is not None else []
         points = [[(x, 2 ** each[seed]) for x, each in found.items() if seed in each] for seed in seeds]
         lines |= {model.label: points} if points else {}

@@ -12,9 +12,6 @@ TABLE_1: dict[str, tuple[str, str]] = {
 }
 """Table 1: complexity per layer and minimum number of sequential operations."""
 
-MATRICES = {"headwise": 24, "key-value": 12, "layerwise": 1}
-"""Section 4: distinct matrices at 12 layers and 12 heads by sharing."""
-
 _TASKS = ("sst-2", "imdb", "qnli", "qqp")
 TABLE_2: dict[tuple[int, int | None, str], dict[str, float]] = {
     row: dict(zip(_TASKS, values))

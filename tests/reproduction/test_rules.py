@@ -8,26 +8,22 @@ import pytest
 
 from fairseq_linformer.analysis.theorem1 import theorem_bound
 from fairseq_linformer.reproduction import load_all
-from fairseq_linformer.reproduction.beyond import converted_encoder, distillation, int8, long_documents, recall, speed
+from fairseq_linformer.reproduction.beyond import distillation, int8, long_documents, recall, speed
 from fairseq_linformer.reproduction.finetuned import near_chance
 from fairseq_linformer.reproduction.paired import answer_row
 from fairseq_linformer.reproduction.paper import (
     figure_1,
     figure_2,
     figure_3,
-    parameters,
     table_1,
     table_2,
     table_3,
     theorem_1,
     theorem_2,
 )
-from fairseq_linformer.reproduction.paper_numbers import MATRICES
 from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
 from fairseq_linformer.reproduction.run import Model
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
-
-from .test_comparison import bits
 
 RULES: list = []
 """Experiment, claim, outcome and result."""
@@ -274,16 +270,6 @@ for low, high, outcome in ((1.0, 1.25, HOLDS), (1.26, 1.3, FAILS)):
     rule(figure_2, "", (outcome, [rounds("time_per_token_ratio", high, low, high, **PER_TOKEN)]))
 
 
-def trained(values: dict[Model, float], *changes: dict[Model, float]):
-    """Models with three seeds of these bits, unless changed."""
-    for changed in changes:
-        values = values | changed
-    for compared, value in values.items():
-        yield from bits(compared, [value - 0.001, value, value + 0.001])
-    for n in {compared.fields["n"] for compared in values}:
-        yield Row(metric="context_free_bits", value=8.0, unit="bits", n=n)
-
-
 SCRATCH = {  # bits at the largest budget
     Model(64): 5.0,
     Model(64, 32): 5.02,
@@ -320,16 +306,6 @@ for claim, changed, holds, fails in (  # 1.05 is 0.070 bits, 1.1 is 0.1375
 ):
     rule(figure_3, claim, *((o, from_scratch({changed: value})) for o, value in ((HOLDS, holds), (FAILS, fails))))
 rule(figure_3, "n", (UNDECIDED, from_scratch({Model(256): 6.1})))
-CONVERTED = converted_encoder.models_of("encoder")
-*_, QUARTER, HALF, _, CONTROL = CONVERTED
-ON_ENCODER = dict(zip(CONVERTED, (5.0, 5.03, 5.3, 5.2, 5.4, 5.1), strict=True))
-for claim, changed, holds, fails in (
-    ("k", HALF, 5.21, 5.31),
-    ("par", QUARTER, 5.06, 5.3),
-    ("E and F", CONTROL, 5.05, 5.01),
-):
-    cases = [(outcome, trained(ON_ENCODER, {changed: value})) for outcome, value in ((HOLDS, holds), (FAILS, fails))]
-    rule(converted_encoder, claim, *cases, scale="encoder")
 
 
 def test_the_largest_budget_of_figure_3_is_for_the_models_of_par():
@@ -366,9 +342,6 @@ for norm, letter in (("spectral", "2"), ("frobenius", "F")):
         (UNDECIDED, within(norm, 0.89, 0.9)),
         (UNMEASURED, within(norm, 0.9, 0.89, k=64)),
     )
-for layerwise, outcome in ((1, HOLDS), (2, FAILS)):
-    counts = {**MATRICES, "layerwise": layerwise}
-    rule(parameters, "counted", (outcome, [Row(metric="matrices", value=v, sharing=s) for s, v in counts.items()]))
 
 
 # Beyond the paper

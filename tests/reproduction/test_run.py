@@ -1,11 +1,8 @@
 """Runs: each run's configuration is that of its plan, and seeds are different runs."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from fairseq_linformer.config import LinformerConfig
-from fairseq_linformer.reproduction.beyond import converted_encoder
 from fairseq_linformer.reproduction.comparison import branches
 from fairseq_linformer.reproduction.paper import figure_3
 from fairseq_linformer.reproduction.result import Inputs
@@ -110,15 +107,6 @@ def test_what_is_not_trained_is_named(tmp_path):
     inputs = Inputs("n=512, k=128, seed 2", "paper", "", tmp_path, data=tmp_path)
     with pytest.raises(ValueError, match=r"n512-k128-headwise,seed=2 is not trained; .*\+run=n512-k128-headwise"):
         figure_3.run(inputs)
-
-
-def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
-    checkpoint = tmp_path / "start.pt"
-    checkpoint.touch()
-    start = SimpleNamespace(path=tmp_path, overrides=(), max_positions=32)
-    monkeypatch.setattr(converted_encoder, "open_initial_checkpoint", lambda *arguments: start)
-    first, second = ({*converted_encoder.build_job("smoke", checkpoint, tmp_path, "run", s).overrides} for s in (1, 2))
-    assert (first - second, second - first) == ({"common.seed=1"}, {"common.seed=2"})
 
 
 def test_a_run_in_the_way_is_named(text, tmp_path):

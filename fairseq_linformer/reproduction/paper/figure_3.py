@@ -31,7 +31,9 @@ from ...training.run_folder import DONE
 from ..comparison import (
     Limit,
     bits_by_seed,
+    bits_row,
     compared_result,
+    curve_row,
     curves,
     decreasing,
     perplexity_table,
@@ -39,7 +41,6 @@ from ..comparison import (
     pretrain,
     ratio_table,
     ratios_over_budgets,
-    score_rows,
 )
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Rows, join
@@ -152,7 +153,8 @@ def run(inputs: Inputs) -> Result:
         command = f"fairseq-linformer submit {PRETRAINING.name} {words} --runs {inputs.runs} task.data=FOLDER"
         raise ValueError(f"{folder} is not trained; `{command}` submits it")
     trained = Trained(folder)
-    return compared_result(score_rows(model, seed, trained, inputs.data, PAPER_BUDGET), [trained], inputs)
+    rows = [bits_row(model, seed, trained.bits(inputs.data), PAPER_BUDGET), curve_row(model, seed, trained)]
+    return compared_result(rows, [trained], inputs)
 
 
 def sizes_of(scale: str, model: Model) -> Sizes:
