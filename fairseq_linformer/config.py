@@ -104,6 +104,14 @@ def check_value(declaration: Field[Any], value: Any, name: str) -> None:
             _reject(name, " and ".join(described), value)
 
 
+def flag_of(name: str) -> str:
+    """
+    >>> flag_of("max_positions")
+    '--max-positions'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
 def _reject(name: str, allowed: str, value: Any) -> NoReturn:
     raise ValueError(f"{name} must be {allowed}, got {value!r}")
 

@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ..config import flag_of
 from ..data.tokenizer_files import DICTIONARY
 from ..files import check_can_be_written, check_new_folder, new_folder
 from ..models.options import ARCHITECTURES, COMPARED, LinformerRobertaConfig
@@ -92,7 +93,7 @@ def change_model(checkpoint: dict[str, Any], arch: str | None = None, **options:
         return to_linformer(checkpoint, **options)
     n = options.pop("max_positions", None)
     if options:
-        raise ValueError(f"--{next(iter(options)).replace('_', '-')} has no effect with {kind}")
+        raise ValueError(f"{flag_of(next(iter(options)))} has no effect with {kind}")
     return checkpoint if n is None else resize(checkpoint, n)
 
 
@@ -119,4 +120,4 @@ def _training_options(model: dict[str, Any]) -> Iterator[str]:
     for name in COMPARED:
         value, default = model.get(name), implied.get(name)
         if value not in (None, False, getattr(default, "value", default)):
-            yield f"--{name.replace('_', '-')}" + f" {value}" * (value is not True)
+            yield flag_of(name) + f" {value}" * (value is not True)

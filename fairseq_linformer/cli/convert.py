@@ -11,8 +11,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..config import LinformerConfig
-from .parsers import add_shared, flag_of
+from ..config import LinformerConfig, flag_of
+from .parsers import add_shared
 
 GRADED = "graded if linear, so that inputs of up to k / 2 tokens keep their features; average for conv"
 MODEL_OPTIONS = {

@@ -8,6 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..config import flag_of
 from ..data.own_files import HELD_OUT_SHARE
 from ..data.tasks import TASKS, TRUNCATIONS
 from ..data.tokenizer_files import open_tokenizer_files
@@ -83,14 +84,6 @@ def add_command(commands: Any, name: str, text: str) -> Parser:
     help = f"{sentence[0].lower()}{sentence[1:]}"
     parser: Parser = commands.add_parser(name, help=help, description=description, epilog=epilog)
     return parser
-
-
-def flag_of(name: str) -> str:
-    """
-    >>> flag_of("max_positions")
-    '--max-positions'
-    """
-    return f"--{name.replace('_', '-')}"
 
 
 def take(given: dict[str, Any], function: Callable[..., Any]) -> dict[str, Any]:

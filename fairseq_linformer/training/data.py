@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints.files import LABELS
+from ..config import flag_of
 from ..data.manifest import MANIFEST, read_manifest
 from ..data.own_files import open_own
 from ..data.prepare_task import prepare_task
@@ -37,7 +38,7 @@ def open_task(name: str, source: str | None, own: dict[str, Any]) -> tuple[Task,
     if name not in TASKS and not is_prepared(path):
         return *open_own(path, **own), path.resolve().name if path.is_dir() else path.stem, None
     if own:
-        raise ValueError(f"--{next(iter(own)).replace('_', '-')} needs a file of yours, got {name}")
+        raise ValueError(f"{flag_of(next(iter(own)))} needs a file of yours, got {name}")
     if name in TASKS:
         return TASKS[name], source or "hub", name, None
     if not (task := read_prepared_task(path)):
