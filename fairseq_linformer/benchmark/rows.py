@@ -87,14 +87,12 @@ def growth_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
 
 
 def byte_rows(peaks: Mapping[Case, int]) -> Iterator[Row]:
-    """Rows of bytes, this project's over the others', and those with a local window over those without."""
+    """Rows of bytes, and this project's over the others'."""
     for case, size in peaks.items():
         yield Row(metric="bytes", value=size, unit="bytes", **case.keys)
-    ratios = [("bytes_share", case, other, other.model) for case, other in pairs_with_others(peaks)]
-    ratios += [("relative_bytes", case, other, "W = 0") for case, other in pairs_without_window(peaks)]
-    for metric, case, other, baseline in ratios:
+    for case, other in pairs_with_others(peaks):
         share = significant(peaks[case] / peaks[other])
-        yield Row(metric=metric, value=share, unit="ratio of bytes", **case.keys, baseline=baseline)
+        yield Row(metric="bytes_share", value=share, unit="ratio of bytes", **case.keys, baseline=other.model)
 
 
 def pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:

@@ -31,6 +31,8 @@ def build_model(checkpoint: dict[str, Any], head: str | None = None) -> RobertaM
     model_class: Any = LinformerRobertaModel if get_architecture(checkpoint) in ARCHITECTURES else RobertaModel
     model: RobertaModel = model_class.build_model(args, StubTask(state[EMBEDDINGS].size(0), n))
     if head is not None:
+        if f"{CLASSIFICATION_HEADS}{head}.out_proj.weight_orig" in state:
+            raise ValueError(f"head {head!r} must not have spectral normalization, which is not supported")
         dense, out = (state[f"{CLASSIFICATION_HEADS}{head}.{part}.weight"] for part in ("dense", "out_proj"))
         model.register_classification_head(head, num_classes=out.size(0), inner_dim=dense.size(0))
     try:

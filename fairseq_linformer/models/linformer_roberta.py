@@ -57,7 +57,8 @@ class ClassificationHeads(nn.ModuleDict):
 class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
     """RoBERTa whose self-attention is linear in the length of the input.
 
-    It supports all of fairseq's RoBERTa: heads, hub interface, tasks and criterions; ``options.py`` lists the options.
+    It supports all of fairseq's RoBERTa but quantization noise, a spectral-norm head and pruning: heads, hub interface,
+    tasks and criterions; ``options.py`` lists the options.
     """
 
     encoder: "LinformerRobertaEncoder"

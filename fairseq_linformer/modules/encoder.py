@@ -218,8 +218,8 @@ class LinformerEncoder(LinformerLayers):
         x = x + self.embed_positions(positions)
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
-        x = self.dropout_module(x)
-        return x
+        embedded: Tensor = self.dropout_module(x)
+        return embedded
 
 
 class Linformer(LinformerLayers):

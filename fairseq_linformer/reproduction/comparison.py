@@ -115,7 +115,7 @@ def perplexity_ratio(rows: Rows, a: Model, b: Model) -> Estimate | None:
 def _budget(rows: Rows) -> str:
     """The budget of rows at a single one, in words."""
     (budget,) = by_budget(rows)
-    return f"{budget:,} updates"
+    return _head(budget)
 
 
 class Limit(NamedTuple):
@@ -138,14 +138,13 @@ def decreasing(models: Sequence[Model]) -> list[Limit]:
 
 
 def trend(rows: Rows, a: Model, b: Model) -> str:
-    """How the ratio of perplexities changes between the last two budgets with enough seeds, by Student's interval of
-    the paired difference."""
-    ratios = [log_ratios(each, a, b) for each in by_budget(rows).values()]
-    pairs = [each for each in ratios if len(each) >= MIN_SEEDS][-2:]
-    if len(pairs) < 2:
+    """How the ratio of perplexities changes between the last two budgets at which both have learned, by Student's
+    interval of the paired difference."""
+    learned = [each for each in by_budget(rows).values() if all(check.holds for check in check_learned(each, [a, b]))]
+    if len(learned) < 2:
         return "-"
-    early, late = pairs
-    changes = [late[seed] - early[seed] for seed in early]
+    early, late = (log_ratios(each, a, b) for each in learned[-2:])
+    changes = [late[seed] - early[seed] for seed in early.keys() & late.keys()]
     _, low, high = (2**value for value in student_interval(changes))
     moves = "falls" if high < 1 else "grows" if low > 1 else "unclear"
     word = "stays" if low >= 1 / STEADY and high <= STEADY else moves
@@ -215,7 +214,7 @@ def ratio_table(rows: Rows, models: Sequence[Model]) -> Table:
         if model.k is not None and rows.find("bits", **model.fields):
             ratios = [ratio_in_words(each, model, Model(model.n)) for each in at.values()]
             cells.append([model.label, *ratios, trend(rows, model, Model(model.n))])
-    heads = ["model", *map(_head, at), "trend, ratio of the last two"]
+    heads = ["model", *map(_head, at), "trend"]
     return Table("Perplexity over RoBERTa's, by budget", heads, cells)
 
 
@@ -231,11 +230,18 @@ def perplexity_table(rows: Rows, title: str, models: Sequence[Model]) -> Table:
     for model in models:
         found = [[2**bits for bits in bits_by_seed(each, model).values()] for each in at.values()]
         if any(found):
-            words = [f"{median(each):.4g} [{min(each):.4g}, {max(each):.4g}]" if each else "-" for each in found]
-            cells.append([model.label, *words, str(max(map(len, found)))])
+            seeds = [str(len(each)) for each in found]
+            seeds = seeds[:1] if len({*seeds}) == 1 else seeds
+            cells.append([model.label, *map(_median_in_words, found), ", ".join(seeds)])
     for n, level in {row.n: row.value for row in rows.select("context_free_bits")}.items():
         cells.append([f"n={n}, without context", *[f"{2**level:.4g}"] * len(at), ""])
     return Table(title, ["model", *map(_head, at), "seeds"], cells)
+
+
+def _median_in_words(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
+    return f"{median(values):.4g}" + f" [{min(values):.4g}, {max(values):.4g}]" * (len(values) > 1)
 
 
 def _head(budget: int) -> str:

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from ..benchmark.timing import choose_clock, time_interleaved
 from ..checkpoints.files import get_cfg_section, read_checkpoint, replace_model, write_checkpoint
-from ..checkpoints.to_linformer import resize
+from ..checkpoints.to_linformer import resize, to_linformer
 from ..config import LinformerConfig
 from ..data.tasks import TRUNCATIONS
 from ..data.truncation import truncate
 from ..models.state_dicts import max_positions, upgrade_names
-from .run import Model, convert_roberta
+from .run import Model
 
 HEAD, ENDS = TRUNCATIONS
 """Ways to truncate a document."""
@@ -87,7 +87,7 @@ def write_reader(reader: Reader, encoder: Path, folder: Path) -> Path:
         if reader.layers:
             checkpoint = keep_layers(checkpoint, reader.layers)
         if reader.model.k is not None:
-            checkpoint = convert_roberta(checkpoint, reader.model)
+            checkpoint = to_linformer(checkpoint, **reader.model.options)
         elif reader.model.n > max_positions(upgrade_names(checkpoint["model"])):
             checkpoint = resize(checkpoint, reader.model.n)
         folder.mkdir(parents=True, exist_ok=True)

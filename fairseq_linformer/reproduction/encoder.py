@@ -28,14 +28,11 @@ def open_encoder(encoder: str | None, n: int, folder: Path) -> Path:
     return start.path
 
 
-def distill(
-    model: Model, training: Mapping[str, Any], text: Path, encoder: Path, name: str = ""
-) -> tuple[Path, dict[str, Any]]:
+def distill(model: Model, training: Mapping[str, Any], text: Path, encoder: Path) -> tuple[Path, dict[str, Any]]:
     """Distill a Linformer from the checkpoint of an encoder, unless it is next to it; its folder and report.
 
     Args:
         training: options of ``Linearization``.
-        name: of the folder; by default the model's.
     """
-    shard, out = find_shards(text, single=True)[0], encoder.parent / (name or model.name)
+    shard, out = find_shards(text, single=True)[0], encoder.parent / model.name
     return out, linearize(Linearization(str(encoder), str(shard), model.options, **training), out)

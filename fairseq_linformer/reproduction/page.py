@@ -119,7 +119,8 @@ def _draw_panel(axes, panel: Panel) -> None:
         axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=f"{name}: {value:.3g}")
     if panel.log_x:
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(FixedLocator(sorted({x for runs in panel.lines.values() for x, _ in runs[0]})))
+        ticks = {x for runs in panel.lines.values() for run in runs for x, _ in run}
+        axes.xaxis.set_major_locator(FixedLocator(sorted(ticks)))
         axes.xaxis.set_minor_locator(NullLocator())
     if panel.log_y:
         axes.set_yscale("log")
@@ -169,8 +170,8 @@ INTRODUCTION = f"""# Results
 
 Written by `fairseq-linformer reproduce report` from the JSON files in this folder. Each row links to a page with the
 rules, the numbers, the machines, and today's commands. The JSON files have the commands that measured them.
-Earlier claims and measurements: `git show f092385d:results` and `git show 62710c63:results`, and until 881e27a
-`git show 881e27a:results`.
+Earlier claims and measurements: `git show COMMIT:results/README.md`, with f092385d, 9dff23c3, fe161fac, 62710c63 or
+881e27a.
 
 n is the maximum number of tokens of an input. E and F are the projections of equation (7); k is their number of rows,
 to which they reduce n keys and values. W is the number of neighbors on each side that a local window adds. An interval
@@ -178,7 +179,8 @@ in brackets has the extremes of repeated measurements, or 95 % confidence where 
 
 | mark | verdict |
 |---|---|
-{"".join(f"| {mark} | {outcome} |{chr(10)}" for outcome, mark in MARKS.items())}
+{"".join(f"| {mark} | {outcome} |{chr(10)}" for outcome, mark in MARKS.items())}| | not measured |
+
 | scale | what is measured |
 |---|---|
 | cpu | small models trained from scratch here, counts, and times on one or two cores |

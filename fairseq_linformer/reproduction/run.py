@@ -18,7 +18,6 @@ import torch
 
 from ..checkpoints.files import training_seconds
 from ..checkpoints.identify import LAST
-from ..checkpoints.to_linformer import to_linformer
 from ..config import default_init
 from ..evaluation.perplexity import compute_perplexity
 from ..fairseq_log import read_split
@@ -120,9 +119,9 @@ class Model:
         return label(self.fields)
 
     @property
-    def default_start(self) -> str | None:
+    def default_start(self) -> str:
         """What ``linformer_roberta`` starts from by default; a conversion has another default."""
-        return default_init("linear", self.sharing)
+        return str(default_init("linear", self.sharing))
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -171,12 +170,6 @@ def as_authors(model: Model) -> Model:
     return replace(model, start="normal", rate=1.0)
 
 
-def convert_roberta(checkpoint: dict[str, Any], model: Model, seed: int = 1) -> dict[str, Any]:
-    """A RoBERTa converted to a Linformer; the seed is of random initializations."""
-    torch.manual_seed(seed)
-    return to_linformer(checkpoint, **model.options)
-
-
 @dataclass(frozen=True)
 class Run:
     """The training of a model, once, with a seed: from scratch, or as a branch.
@@ -206,7 +199,7 @@ class Trained:
     """A finished run in its folder.
 
     Attributes:
-        initial_checkpoint: that of a branch or of a conversion; None of a run from scratch.
+        initial_checkpoint: that of a branch; None otherwise.
     """
 
     folder: Path
@@ -285,59 +278,36 @@ def build_job(run: Run, initial: Path | None, sizes: Sizes, folder: Path, text: 
         initial: that of a branch.
     """
     overrides = (
-        *training_overrides(
-            find_shards(text),
-            run.model.n,
-            run.seed,
-            batch_size=sizes.tokens // run.model.n,
-            lr=sizes.lr,
-            updates=run.updates,
-            # fairseq's polynomial decay begins at the end of the warmup, which a branch has behind it.
-            warmup=run.branches_at or sizes.warmup,
-            validate=sizes.validate,
-        ),
+        f"common.seed={run.seed}",
+        "common.fp16=false",
         f"common.bf16={str(sizes.bf16).lower()}",
+        f"common.log_interval={min(100, sizes.validate)}",
+        f"task.data={quote(':'.join(str(path.resolve()) for path in find_shards(text)))}",
+        f"task.tokens_per_sample={run.model.n}",
         f"checkpoint.continue_once={quote(str(initial)) if initial else 'null'}",
-        f"checkpoint.reset_lr_scheduler={str(bool(run.branches_at)).lower()}",
+        f"checkpoint.reset_lr_scheduler={str(bool(initial)).lower()}",
+        f"checkpoint.save_interval_updates={sizes.validate}",
         f"checkpoint.keep_interval_updates_pattern={run.keep_every or -1}",
+        f"dataset.batch_size={sizes.tokens // run.model.n}",
+        f"dataset.batch_size_valid={2 * sizes.tokens // run.model.n}",
+        "dataset.required_batch_size_multiple=1",
         f"dataset.max_valid_steps={VALID_BATCHES}",
         f"dataset.num_workers={0 if sizes.device == 'cpu' else WORKERS}",
         "dataset.data_buffer_size=0",
         f"lr_scheduler._name={'polynomial_decay' if run.parent else 'fixed'}",
+        # fairseq's polynomial decay begins at the end of the warmup, which a branch has behind it.
+        f"lr_scheduler.warmup_updates={run.branches_at or sizes.warmup}",
+        f"optimization.lr=[{sizes.lr!r}]",
+        f"optimization.max_update={run.updates}",
+        "optimization.update_freq=[1]",
+        "optimization.clip_norm=1.0",
         *run.model.overrides,
         f"++model.encoder_layers={sizes.layers}",
         f"++model.encoder_embed_dim={sizes.width}",
         f"++model.encoder_ffn_embed_dim={4 * sizes.width}",
         f"++model.encoder_attention_heads={sizes.heads}",
         "++model.encoder_normalize_before=true",
-    )
-    return TrainingJob(str(PRETRAINING), overrides, 1, sizes.device, str(folder), run.name)
-
-
-def training_overrides(
-    shards: Sequence[Path], n: int, seed: int, batch_size: int, lr: float, updates: int, warmup: int, validate: int
-) -> list[str]:
-    """Overrides of ``PRETRAINING`` for a run on one device, without dropout.
-
-    Args:
-        batch_size: blocks of n tokens per update.
-        validate: updates between two points of the curve, and between two checkpoints.
-    """
-    return [
-        f"common.seed={seed}",
-        "common.fp16=false",
-        f"common.log_interval={min(100, validate)}",
-        f"task.data={quote(':'.join(str(path.resolve()) for path in shards))}",
-        f"task.tokens_per_sample={n}",
-        f"checkpoint.save_interval_updates={validate}",
-        f"dataset.batch_size={batch_size}",
-        f"dataset.batch_size_valid={2 * batch_size}",
-        "dataset.required_batch_size_multiple=1",
-        f"lr_scheduler.warmup_updates={warmup}",
-        f"optimization.lr=[{lr!r}]",
-        f"optimization.max_update={updates}",
-        "optimization.update_freq=[1]",
-        "optimization.clip_norm=1.0",
         "++model.dropout=0.0",
         "++model.attention_dropout=0.0",
-    ]
+    )
+    return TrainingJob(str(PRETRAINING), overrides, 1, sizes.device, str(folder), run.name)

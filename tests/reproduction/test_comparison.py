@@ -34,7 +34,7 @@ def bits(model: Model, values, budget: int = 100) -> list[Row]:
     rows = []
     for seed, value in enumerate(values, 1):
         rows.append(Row(metric="bits", value=value, seed=seed, budget=budget, **written_fields(model)))
-        points = [[40, value + 1], [80, value], [100, value]]
+        points = [[50, value + 1], [100, value]]
         rows.append(Row(metric="bits_curve", seed=seed, points=points, **written_fields(model)))
     return rows
 
@@ -122,8 +122,27 @@ def test_a_model_that_was_not_trained_to_the_largest_budget():
     rows = at_budgets({b: [5.0] * 3 for b in (50, 100, 200)}, {50: [6.0] * 3, 100: [5.1] * 3, 200: [5.0]})
     assert outcome_of(rows, 1.2) == HOLDS  # at 100
     assert trend(rows, QUARTER, ROBERTA).startswith("falls")  # from 50 to 100
+    (quarter, _) = perplexity_table(rows, "A", [QUARTER]).rows
+    assert quarter == ["n=64, k=16", "64 [64, 64]", "34.3 [34.3, 34.3]", "32", "3, 3, 1"]
     lines = ratios_over_budgets(rows, "A", [ROBERTA, QUARTER]).lines
     assert [[x for x, _ in points] for points in lines["n=64, k=16"]] == [[50, 100, 200], [50, 100], [50, 100]]
+
+
+def test_no_trend_from_a_plateau():
+    """RoBERTa has not learned at 50."""
+    rows = at_budgets({50: [7.0] * 3, 100: [5.0] * 3}, {50: [6.0] * 3, 100: [5.5] * 3})
+    assert trend(rows, QUARTER, ROBERTA) == "-"
+
+
+def test_a_model_without_the_largest_budget():
+    rows = at_budgets({100: [5.0] * 3, 200: [4.0] * 3}, {100: [5.5] * 3})
+    (ratios,) = ratio_table(rows, [QUARTER]).rows
+    assert ratios == ["n=64, k=16", "1.414 [1.414, 1.414]", "-", "-"]
+    other = (Model(64, 8), QUARTER)
+    verdict = perplexity_verdict(rows, "x", "x", [QUARTER], [Limit(QUARTER, ROBERTA)], [other, (QUARTER, ROBERTA)])
+    assert verdict.outcome == FAILS and verdict.remarks == [
+        "n=64, k=16 / n=64, RoBERTa perplexity, 100 updates, 3 seeds: 1.414 [1.414, 1.414]"
+    ]
 
 
 @pytest.mark.parametrize(

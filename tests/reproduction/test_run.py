@@ -8,6 +8,7 @@ from fairseq_linformer.reproduction.paper import figure_3
 from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import Model, Run, Trained, as_authors, build_job, train_runs
 from fairseq_linformer.training.job import compose_config
+from fairseq_linformer.training.run_folder import write_config
 
 from .. import fairseq_commands
 
@@ -41,8 +42,9 @@ def test_every_seed_is_another_run(text, tmp_path):
 @pytest.mark.parametrize("name", figure_3.SIZES)
 def test_runs_from_scratch_follow_the_plan(name, text, tmp_path):
     """A branch has the learning rate of its run where it leaves it, and decays to 0 at its budget."""
-    sizes, names = figure_3.SIZES[name], {}
+    names = {}
     for model, seed in figure_3.parts_of(name).values():
+        sizes = figure_3.sizes_of(name, model)
         for budget, run in branches(model, seed, sizes).items():
             assert names.setdefault(run.name, run) == run and run.branches_at % sizes.validate == 0
             stable, branch = (options_of(each, sizes, tmp_path, text) for each in (run.parent, run))
@@ -51,7 +53,9 @@ def test_runs_from_scratch_follow_the_plan(name, text, tmp_path):
             assert int(branch["lr_scheduler.warmup_updates"]) == run.branches_at == round(0.8 * budget)
             assert run.branches_at % int(stable["checkpoint.keep_interval_updates_pattern"]) == 0
             assert stable["checkpoint.continue_once"] == "null" != branch["checkpoint.continue_once"]
-            assert stable["lr_scheduler.warmup_updates"] == str(sizes.warmup)
+            assert stable["lr_scheduler.warmup_updates"] == str(sizes.warmup) and sizes.warmup < run.parent.updates
+            assert stable["optimization.max_update"] == str(run.parent.updates) and sizes.validate <= run.parent.updates
+            assert stable["task.tokens_per_sample"] == str(model.n)
             assert (stable["optimization.update_freq"], stable["optimization.clip_norm"]) == ("[1]", "1.0")
             assert (stable["common.bf16"], stable["common.fp16"]) == (str(sizes.bf16).lower(), "false")
             assert stable["++model.encoder_layers"] == str(sizes.layers)
@@ -117,6 +121,18 @@ def test_a_run_in_the_way_is_named(text, tmp_path):
     )
     with pytest.raises(ValueError, match=f"{run.name}"):
         train_runs([run], SMOKE, tmp_path, text)
+
+
+def test_a_finished_run_is_used_after_its_text_has_moved(text, tmp_path):
+    run = Run(Model(16, 8), 1, 6)
+    job = build_job(run, None, SMOKE, tmp_path, text)
+    write_config(job)
+    path = job.folder / "config.yaml"
+    path.write_text(path.read_text().replace(str(text), "/moved"))
+    with pytest.raises(ValueError, match="task.data"):
+        train_runs([run], SMOKE, tmp_path, text)
+    (job.folder / "done").touch()
+    assert train_runs([run], SMOKE, tmp_path, text)[run].folder == job.folder
 
 
 def test_curve_of_a_resumed_run(tmp_path):

@@ -84,17 +84,16 @@ def test_part(name, part, smoke_inputs, runs, tmp_path, quick_workers, capsys):
 
 
 def test_a_branch_continues_with_the_next_batches_and_a_falling_rate(smoke_inputs, runs, quick_workers):
-    """A branch at 4 of 5 updates, by which the learning rate falls to 0."""
-    model, text = Model(16, 4, local_window=1), smoke_inputs / "text"
-    sizes = figure_3.sizes_of("smoke", model)
-    branch = branches(model, 1, sizes)[5]
+    """A branch at 8 of 10 updates, by which the learning rate falls to 0."""
+    sizes, text = figure_3.SIZES["smoke"], smoke_inputs / "text"
+    branch = branches(Model(16, 4, local_window=1), 1, sizes)[10]
     trained = train_runs([branch], sizes, runs / "smoke", text)[branch]
     job = build_job(branch, trained.initial_checkpoint, sizes, runs / "smoke", text)
-    assert job.folder == trained.folder and job.cfg.checkpoint.continue_once.endswith("_4.pt")
+    assert job.folder == trained.folder and job.cfg.checkpoint.continue_once.endswith("_8.pt")
     lines = (trained.folder / "logs/train.txt").read_text().splitlines()
-    (last,) = [each for each in read_split(lines, "train") if int(each["train_num_updates"]) == 5]
+    (last,) = [each for each in read_split(lines, "train") if int(each["train_num_updates"]) == 10]
     assert float(last["train_lr"]) == 0.0
-    assert any("(epoch" in line and "@ 4 updates" in line for line in lines)
+    assert any("(epoch" in line and "@ 8 updates" in line for line in lines)
 
 
 def test_every_experiment_is_run():

@@ -21,10 +21,10 @@ task:
 **keeps**: it is at most 1 point below the Transformer (the lower end of the interval is at least -1), and faster in
 every round. Does not hold if the upper end is below -1, or if it is faster in no round. **pieces**: better than pieces
 (the interval is above 0) and not slower in every round, or faster in every round and at most 1 point below. Does not
-hold if it is slower in every round, or the upper end is below -1. **whole**: better than the first piece, and, of
-classifiers, than both ends; pieces read the whole document, too, so how much better they are is reported, and next to
-"pieces" the differences to readers that are not timed. **E and F**: better than k = 1 with W. These two do not hold if
-the interval has nothing above 0.
+hold if it is slower in every round, or the upper end is below -1. **whole**: better than the first piece, which lacks
+the text of two queries in three, and, of classifiers, than both ends; pieces read the whole document, too, so how much
+better they are is reported, and next to "pieces" the differences to readers that are not timed. **E and F**: better
+than k = 1 with W. These two do not hold if the interval has nothing above 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -291,7 +291,7 @@ CLAIMS = {
     "keeps": "A Linformer with W is as good as the Transformer of its n, and faster.",
     "pieces": "A Linformer with W is worth it next to reading pieces of p tokens with the encoder.",
     "whole": "Reading the whole document with it is better than reading a part with the encoder.",
-    "E and F": "E and F find more than one average next to the same window.",
+    "E and F": "Untrained, E and F find more than one average next to the window.",
 }
 
 
@@ -327,7 +327,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
     rows, quality = join(results), quality_rows(results)
     found = []
     for task, metric in METRICS.items():
-        title = f"{task}: {metric} in percent, median over seeds [extremes]"
+        title = f"{task}: {metric} in percent{', median over seeds [extremes]' * (task == 'imdb')}"
         found += pivot(title, quality.select(metric), "reader", "group")
         title = f"Documents of n tokens per second, {'mean-pooled features' if task == 'retrieval' else 'classified'}"
         found += pivot(title, sorted(rows.select("rate", task=task), key=lambda row: row.n), "reader", "n")

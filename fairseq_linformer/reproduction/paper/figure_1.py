@@ -124,11 +124,10 @@ def tables(results: Sequence[Result]) -> list[Table]:
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
-    """The cumulative shares by layer, of the first text of each model, at the longest n."""
+    """The cumulative shares by layer, of the first text of each model."""
     panels = []
     for result in results:
-        facts = result.configuration["sources"]
-        source = max(facts, key=lambda name: facts[name]["n"])
+        source = next(iter(result.configuration["sources"]))
         curves = result.rows.select("cumulative_share_curve", source=source)
         every = max(1, len(curves) // 6)
         lines = {f"layer {row.layer}": [row.points] for row in curves[::every]}

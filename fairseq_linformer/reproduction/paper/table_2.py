@@ -168,7 +168,9 @@ def run(inputs: Inputs) -> Result:
 def small_job(task: str, model: Model, is_pretrained: bool, seed: int, inputs: Inputs) -> FinetuningJob:
     """Finetuning of a model of Figure 3, which is pretrained unless it is."""
     sizes, (lr, batch_size) = figure_3.sizes_of(inputs.scale, model), SIZES[inputs.scale]["finetuning"]
-    pretraining = branches(model, seed, sizes)[figure_3.SIZES[inputs.scale].budgets[-2]]
+    models = (each for each, _ in small_models(inputs.scale).values())
+    budget = min(figure_3.sizes_of(inputs.scale, each).budgets[-1] for each in models)
+    pretraining = branches(model, seed, sizes)[budget]
     trained = train_runs([pretraining], sizes, inputs.folder, inputs.data)[pretraining]
     return FinetuningJob(
         TASKS[task],

@@ -8,13 +8,13 @@ shortest n to the longest, and each row, from the largest k to the smallest, the
 end is above the fastest round at the beginning, and no step decreases by more than the spread of its rounds. Does not
 hold if one step does.
 
-**memory** (right half): the largest batches for 16 GiB, counted at base size in fp16, with materialized attention
-weights in both models, and nothing computed in chunks, as on a GPU. Holds if the Linformer's is larger in every cell of
-the paper in which a sentence of the Transformer fits; **memory with n** and **memory with k** as for the time. SDPA
-does not materialize the weights: its memory is linear in n, too. Section 5.3 gives a V100 of 16 GB and no precision;
-fp16 is ASSUMED: in fp32 a single sentence of 16,384 positions, for which the paper prints a ratio, does not fit the
-Transformer's memory. E and F are initialized as in the authors' code: with windows, the default, scores are weighted
-and masked, which equation (7) does not do and which takes memory.
+**memory** (right half): the largest batches for 16 GiB, counted from shapes at base size in fp16, with materialized
+attention weights in both models, and nothing computed in chunks, as on a GPU. Holds if the Linformer's is larger in
+every cell of the paper in which a sentence of the Transformer fits; **memory with n** and **memory with k** as for the
+time. SDPA does not materialize the weights: its memory is linear in n, too. Section 5.3 gives a V100 of 16 GB and no
+precision; fp16 is ASSUMED: in fp32 a single sentence of 16,384 positions, for which the paper prints a ratio, does not
+fit the Transformer's memory. E and F are initialized as in the authors' code: with windows, the default, scores are
+weighted and masked, which equation (7) does not do and which takes memory.
 """
 
 from collections.abc import Callable, Iterator, Sequence

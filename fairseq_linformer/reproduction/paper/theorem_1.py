@@ -6,11 +6,12 @@ and says nothing about attention. The proof draws R without knowing V, as E and 
 tested here.
 
 Measured on heads without a model: random ones, and neighbor heads, which attend to the next position. The theorem is
-about any head, so one kind refutes it; it does not say that heads of trained models are of that kind.
+about any head, so one kind refutes that claim; it does not say that heads of trained models are of that kind.
 
-**Proof.** Holds if the measured probability that ||P R^T R w - P w|| <= eps ||P w||, over heads and draws of R, is at
-least the proof's bound, 1 - 2 n exp(-(eps^2 - eps^3) k / 4), wherever that is above 0; does not hold if it is below the
-bound by more than its 95 % interval (Wilson) anywhere; not enough evidence if it is below it within the interval.
+**Proof.** Holds if the measured probability that ||P R^T R w - P w|| <= eps ||P w||, over draws of R for one head per
+n, is at least the proof's bound, 1 - 2 n exp(-(eps^2 - eps^3) k / 4), wherever that is above 0; does not hold if it is
+below the bound by more than its 95 % interval (Wilson) anywhere; not enough evidence if it is below it within the
+interval.
 
 **Before V.** P~ is the best approximation of P of its rank (SVD), k = 5 log(n) / (eps^2 - eps^3) as in the proof. Holds
 for a kind of head if at each n and eps with k below n the share of columns w of V with ||P~ w - P w|| <= eps ||P w|| is
