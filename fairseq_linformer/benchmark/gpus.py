@@ -3,9 +3,9 @@
 The share is the operations of a step's matrix products per second over those of the GPU's data sheet. Of an H100 it is
 measured with this package; of others it is the slowest and the fastest publication of a similar model:
 
-    [h100]    0.18: RoBERTa-base in ``fairseq-train --fp16``, n = 512, 64 sequences per batch, 298,000 tokens per second.
-              0.26: a training step of the benchmark (results/speed/gpu.json). An H200, with the same peak, is ASSUMED to
-              be equal.
+    [h100]    0.18: RoBERTa-base in ``fairseq-train --fp16``, n = 512, 64 sequences per batch, 298,000 tokens per
+              second. 0.26: a training step of the benchmark (results/speed/gpu.json). An H200, with the same peak, is
+              ASSUMED to be equal.
     [liu]     Liu et al. 2019, "RoBERTa", section 5: RoBERTa-large, fairseq, 1,024 V100 of 32 GB, 100,000 updates of
               8,192 sequences of 512 in "approximately one day": 1.03e12 operations per sequence, so 9.53 of 125 TFLOPS.
               This includes communication over a network that is not described.

@@ -263,7 +263,7 @@ def ratios_over_budgets(rows: Rows, title: str, models: Sequence[Model]) -> Pane
     for model in models:
         found = {budget: log_ratios(each, model, Model(model.n)) for budget, each in by_budget(rows).items()}
         seeds = sorted({seed for each in found.values() for seed in each}) if model.k is not None else []
-        points = [[(x, 2 ** each[seed]) for x, each in found.items() if seed in each] for seed in seeds]
-        lines |= {model.label: points} if points else {}
+        if seeds:
+            lines[model.label] = [[(x, 2 ** each[seed]) for x, each in found.items() if seed in each] for seed in seeds]
     heads = "budget in updates", "perplexity over RoBERTa's"
     return Panel(title, *heads, lines, {"RoBERTa": 1.0}, log_x=True, log_y=True)
