@@ -13,7 +13,7 @@ A perplexity says something about a method only if the model has learned from co
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from statistics import median
 from typing import NamedTuple
@@ -46,39 +46,35 @@ def pretrain(model: Model, seed: int, sizes: Sizes, inputs: Inputs) -> Result:
     """Train a model, and measure it at each budget."""
     runs = branches(model, seed, sizes)
     trained = train_runs(list(runs.values()), sizes, inputs.folder, inputs.data)
-    rows = [bits_row(model, seed, trained[run].bits(inputs.data), budget) for budget, run in runs.items()]
-    rows.append(curve_row(model, seed, next(iter(trained.values()))))
+    at = {budget: trained[run] for budget, run in runs.items()}
     configuration = {name: value for name, value in asdict(sizes).items() if name != "seeds"}
-    return compared_result(rows, trained.values(), inputs, configuration)
+    return pretrained_result(model, seed, at, next(iter(trained.values())), inputs, configuration)
 
 
-def bits_row(model: Model, seed: int, bits: float, budget: int) -> Row:
-    """Bits per predicted token on the validation split."""
-    return Row(metric="bits", value=bits, unit="bits", **written_fields(model), seed=seed, budget=budget)
-
-
-def curve_row(model: Model, seed: int, trained: Trained) -> Row:
-    """Bits over updates."""
-    return Row(metric="bits_curve", unit="bits", **written_fields(model), seed=seed, points=trained.curve())
-
-
-def written_fields(model: Model) -> dict[str, object]:
-    """The fields that rows have: those that are not None."""
-    return {name: value for name, value in model.fields.items() if value is not None}
-
-
-def compared_result(
-    rows: list[Row], trained: Iterable[Trained], inputs: Inputs, configuration: Mapping[str, object] | None = None
+def pretrained_result(
+    model: Model,
+    seed: int,
+    at: Mapping[int, Trained],
+    whole: Trained,
+    inputs: Inputs,
+    configuration: Mapping[str, object] | None = None,
 ) -> Result:
-    """The rows, and the level of a model without context at each n.
+    """Bits per predicted token on the validation split at each budget, a curve over updates, and the level of a model
+    without context.
 
     Args:
-        trained: the runs of the compared models.
+        at: the run to each budget.
+        whole: the run of the curve.
     """
-    shard = find_shards(inputs.data)[0]
-    levels = {n: context_free.measure_bits(shard, n) for n in dict.fromkeys(row.n for row in rows)}
-    rows += [Row(metric="context_free_bits", value=level, unit="bits", n=n) for n, level in levels.items()]
-    return trained_result(rows, trained, inputs, configuration)
+    fields = {name: value for name, value in {**model.fields, "seed": seed}.items() if value is not None}
+    rows = [
+        Row(metric="bits", value=run.bits(inputs.data), unit="bits", **fields, budget=budget)
+        for budget, run in at.items()
+    ]
+    rows.append(Row(metric="bits_curve", unit="bits", **fields, points=whole.curve()))
+    level = context_free.measure_bits(find_shards(inputs.data)[0], model.n)
+    rows.append(Row(metric="context_free_bits", value=level, unit="bits", n=model.n))
+    return trained_result(rows, dict.fromkeys([whole, *at.values()]), inputs, configuration)
 
 
 # Ratios

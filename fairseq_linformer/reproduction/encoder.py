@@ -18,7 +18,7 @@ from .result import find_shards
 from .run import Model
 
 
-def open_encoder(encoder: str | None, n: int, folder: Path) -> Path:
+def open_encoder(encoder: str, n: int, folder: Path) -> Path:
     """The checkpoint of an encoder, converted unless it is in the folder; ValueError if it has fewer than n
     positions."""
     torch.manual_seed(1)  # of a new head of masked language modeling

@@ -10,7 +10,7 @@ RUNS/inputs.json            the text of all these runs, with checksums
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ PERPLEXITY = "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
 tokens per second."""
-STAGGERED, GRADED = "staggered", "graded"
+STAGGERED, GRADED, AUTHORS = "staggered", "graded", "normal"
+"""Starts of E and F."""
 LEFT_OUT = (None, "headwise", STAGGERED)
 """Fields that a label does not name."""
 
@@ -87,8 +88,8 @@ class Model:
 
     Attributes:
         sharing: as the option of this name.
-        start: ``--projection-init`` of E and F; None for ``default_start``.
-        rate: learning rate of E and F relative to the other parameters'; None for the model's default.
+        start: ``--projection-init`` of E and F; None for ``default_start``. In ``options``, E and F of ``AUTHORS`` also
+            have the learning rate of the other weights.
         local_window: positions on each side that are attended to exactly.
     """
 
@@ -96,7 +97,6 @@ class Model:
     k: int | None = None
     sharing: str = "headwise"
     start: str | None = None
-    rate: float | None = None
     local_window: int = 0
 
     @classmethod
@@ -109,9 +109,8 @@ class Model:
         """The name of its folders."""
         if self.k is None:
             return f"roberta-n{self.n}"
-        rate = f"-rate{self.rate:g}" if self.rate else ""
         local = f"-local{self.local_window}" if self.local_window else ""
-        return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{self.start or 'default'}{rate}{local}"
+        return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{self.start or 'default'}{local}"
 
     @property
     def label(self) -> str:
@@ -138,7 +137,7 @@ class Model:
             "projected_dim": self.k,
             "sharing": self.sharing,
             "projection_init": self.start or self.default_start,
-            "projection_lr_scale": self.rate,
+            "projection_lr_scale": 1.0 if self.start == AUTHORS else None,
             "local_window": self.local_window,
         }
         return {name: value for name, value in values.items() if value is not None}
@@ -163,11 +162,6 @@ def label(fields: Mapping[str, Any]) -> str:
     words = [f"n={fields['n']}", f"k={k}" if k else "RoBERTa"]
     words += [fields[name] for name in ("sharing", "start") if fields.get(name) not in LEFT_OUT]
     return ", ".join([*words, f"W={window}"] if window else words)
-
-
-def as_authors(model: Model) -> Model:
-    """The model with E and F as in the authors' code: from N(0, 0.02), at the learning rate of the other weights."""
-    return replace(model, start="normal", rate=1.0)
 
 
 @dataclass(frozen=True)

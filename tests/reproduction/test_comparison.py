@@ -16,11 +16,10 @@ from fairseq_linformer.reproduction.comparison import (
     ratio_table,
     ratios_over_budgets,
     trend,
-    written_fields,
 )
 from fairseq_linformer.reproduction.paper.figure_3 import SIZES
 from fairseq_linformer.reproduction.result import Row, Rows
-from fairseq_linformer.reproduction.run import Model, as_authors
+from fairseq_linformer.reproduction.run import AUTHORS, Model
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 LEVEL = 8.0
@@ -33,9 +32,9 @@ def bits(model: Model, values, budget: int = 100) -> list[Row]:
     """The bits of a model with seeds 1, 2, ..., and curves."""
     rows = []
     for seed, value in enumerate(values, 1):
-        rows.append(Row(metric="bits", value=value, seed=seed, budget=budget, **written_fields(model)))
+        rows.append(Row(metric="bits", value=value, seed=seed, budget=budget, **model.fields))
         points = [[50, value + 1], [100, value]]
-        rows.append(Row(metric="bits_curve", seed=seed, points=points, **written_fields(model)))
+        rows.append(Row(metric="bits_curve", seed=seed, points=points, **model.fields))
     return rows
 
 
@@ -99,7 +98,7 @@ def test_limits_of_a_ratio(factor, outcome):
 
 def test_models_that_differ_in_a_field_are_not_mixed():
     """The authors' start, a local window, another sharing and another n."""
-    others = (as_authors(QUARTER), Model(64, 16, local_window=4), Model(64, 16, "none"), Model(128, 16))
+    others = (Model(64, 16, start=AUTHORS), Model(64, 16, local_window=4), Model(64, 16, "none"), Model(128, 16))
     rows = Rows(row for model in others for row in bits(model, [1.0], 100))
     assert bits_by_seed(rows, QUARTER) == bits_by_seed(rows, ROBERTA) == {}
     assert all(bits_by_seed(rows, model) == {1: 1.0} for model in others)

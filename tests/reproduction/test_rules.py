@@ -296,7 +296,6 @@ for claim, changed, holds, fails in (  # 1.05 is 0.070 bits, 1.1 is 0.1375
     ("k", HALF, 5.04, 5.05),
     ("k", Model(64, 8), 5.04, 5.03),
     ("par", QUARTER, 5.07, 5.08),
-    ("par, n = 128", Model(128, 32), 5.07, 5.08),
     ("sharing", LAYERWISE, 5.57, 5.58),
     ("n", Model(256, 32), 5.15, 5.16),
     ("n", Model(256, 32), 4.89, 4.88),

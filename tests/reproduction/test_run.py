@@ -6,7 +6,7 @@ from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.reproduction.comparison import branches
 from fairseq_linformer.reproduction.paper import figure_3
 from fairseq_linformer.reproduction.result import Inputs
-from fairseq_linformer.reproduction.run import Model, Run, Trained, as_authors, build_job, train_runs
+from fairseq_linformer.reproduction.run import AUTHORS, Model, Run, Trained, build_job, train_runs
 from fairseq_linformer.training.job import compose_config
 from fairseq_linformer.training.run_folder import write_config
 
@@ -67,7 +67,7 @@ def test_runs_from_scratch_follow_the_plan(name, text, tmp_path):
 
 def test_model_options():
     assert Model(16).overrides == ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
-    options = as_authors(Model(16, 8, "key-value", local_window=2)).options
+    options = Model(16, 8, "key-value", AUTHORS, local_window=2).options
     assert {("projection_init", "normal"), ("projection_lr_scale", 1.0), ("local_window", 2)} <= {*options.items()}
     assert Model.graded(16, 8).options["local_window"] == 0  # a conversion has one of 16 unless it is set
 
@@ -88,7 +88,7 @@ def test_the_default_start_is_that_of_the_architecture(model, start):
     [
         (Model(512), 1, ["+run=n512-roberta"]),
         (Model(512, 128), 2, ["+run=n512-k128-headwise", "common.seed=2"]),
-        (as_authors(Model(512, 256, "layerwise")), 1, ["+run=n512-k256-layerwise", "+start=authors"]),
+        (Model(512, 256, "layerwise", AUTHORS), 1, ["+run=n512-k256-layerwise", "+start=authors"]),
         (Model(512, 256, "none", start="average"), 1, ["+run=n512-k256-none", "++model.projection_init=average"]),
     ],
 )

@@ -33,20 +33,18 @@ from ...training.run_folder import DONE
 from ..comparison import (
     Limit,
     bits_by_seed,
-    bits_row,
-    compared_result,
-    curve_row,
     curves,
     decreasing,
     perplexity_table,
     perplexity_verdict,
     pretrain,
+    pretrained_result,
     ratio_table,
     ratios_over_budgets,
 )
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Rows, join
-from ..run import PRETRAINING, Model, Sizes, Trained, as_authors
+from ..run import AUTHORS, PRETRAINING, Model, Sizes, Trained
 from ..verdict import Verdict
 
 TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
@@ -108,7 +106,7 @@ def by_k(n: int, window: int = 0) -> list[Model]:
     """RoBERTa, k = n / 2, n / 4, n / 8, and n / 4 with the authors' start and rate; with a window n / 4, and k = 1."""
     quarter = Model(n, n // 4)
     windowed = [Model(n, k, local_window=window) for k in (n // 4, 1)] if window else []
-    return [Model(n), Model(n, n // 2), quarter, Model(n, n // 8), *windowed, as_authors(quarter)]
+    return [Model(n), Model(n, n // 2), quarter, Model(n, n // 8), *windowed, Model(n, n // 4, start=AUTHORS)]
 
 
 def by_sharing(n: int, k: int) -> list[Model]:
@@ -155,8 +153,7 @@ def run(inputs: Inputs) -> Result:
         command = f"fairseq-linformer submit {PRETRAINING.name} {words} --runs {inputs.runs} task.data=FOLDER"
         raise ValueError(f"{folder} is not trained; `{command}` submits it")
     trained = Trained(folder)
-    rows = [bits_row(model, seed, trained.bits(inputs.data), PAPER_BUDGET), curve_row(model, seed, trained)]
-    return compared_result(rows, [trained], inputs)
+    return pretrained_result(model, seed, {PAPER_BUDGET: trained}, trained, inputs)
 
 
 def sizes_of(scale: str, model: Model) -> Sizes:
@@ -175,7 +172,7 @@ def config_name(model: Model) -> str:
 def slurm_overrides(model: Model, seed: int) -> list[str]:
     """Overrides of ``configs/pretrain/base.yaml``: a run of ``configs/pretrain/run``, with a seed."""
     words = [f"+run={config_name(model)}"]
-    if model.k is not None and model == as_authors(model):
+    if model.start == AUTHORS:
         words.append("+start=authors")
     elif model.start not in (None, model.default_start):
         words.append(f"++model.projection_init={model.start}")
@@ -187,10 +184,11 @@ def slurm_overrides(model: Model, seed: int) -> list[str]:
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows, panels = join(results), PANELS[results[0].scale if results else "cpu"]
-    every = [model for models in panels.values() for model in models]
-    n = every[0].n
-    lengths = sorted({model.n for model in every if Model(model.n, model.n // 4) in every})
-    found = [larger_k(rows, n), *(par(rows, each, f"par, n = {each:,}" if each > n else "par") for each in lengths)]
+    n = panels["a"][0].n
+    found = [larger_k(rows, n), par(rows, n, "par")]
+    if "b" in panels:
+        longer = panels["b"][0].n
+        found.append(par(rows, longer, f"par, n = {longer:,}"))
     if "c" in panels:
         found.append(sharing(rows, panels["c"]))
     if "d" in panels:
