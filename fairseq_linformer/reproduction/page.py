@@ -170,8 +170,8 @@ INTRODUCTION = f"""# Results
 
 Written by `fairseq-linformer reproduce report` from the JSON files in this folder. Each row links to a page with the
 rules, the numbers, the machines, and today's commands. The JSON files have the commands that measured them.
-Earlier claims and measurements: `git show COMMIT:results/README.md`, with f092385d, 9dff23c3, fe161fac or 62710c63, and
-`git show 881e27a:results`.
+Earlier claims and measurements: `git show COMMIT:results/README.md`, with f092385d, 9dff23c3, fe161fac or 62710c63,
+and `git show 881e27a:results`.
 
 n is the maximum number of tokens of an input. E and F are the projections of equation (7); k is their number of rows,
 to which they reduce n keys and values. W is the number of neighbors on each side that a local window adds. An interval
