@@ -10,6 +10,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.checkpoints.to_linformer import resize, to_linformer
 from fairseq_linformer.config import PROJECTIONS, SHARING, default_init
 from fairseq_linformer.models.state_dicts import max_positions
@@ -206,3 +207,17 @@ def test_files_next_to_the_checkpoint_are_copied(linformer, mlm_data, tmp_path):
 def test_random_projections_are_not_resized(linformer):
     with pytest.raises(ValueError, match="random projections cannot be resized"):
         resize(linformer("headwise", "random", 8), 32)
+
+
+def test_a_roberta_that_was_trained_with_quantization_noise(post_norm):
+    """Its weights are ordinary."""
+    checkpoint = read_checkpoint(post_norm)
+    checkpoint["cfg"]["model"] = argparse.Namespace(**vars(checkpoint["cfg"]["model"]) | {"quant_noise_pq": 0.1})
+    assert to_linformer(checkpoint)["cfg"]["model"]["quant_noise_pq"] == 0
+
+
+def test_a_head_with_spectral_normalization_is_named(post_norm):
+    checkpoint = open_checkpoint(post_norm)
+    checkpoint["model"]["classification_heads.topic.out_proj.weight_orig"] = torch.ones(2, 16)
+    with pytest.raises(ValueError, match="head 'topic' must not have spectral normalization"):
+        build_model(checkpoint, "topic")
