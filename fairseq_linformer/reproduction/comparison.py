@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from . import context_free
 from .page import Panel, Table
-from .result import Inputs, Result, Row, Rows, find_shards
+from .result import Inputs, Result, Row, Rows, find_shards, in_words
 from .run import Model, Run, Sizes, Trained, train_runs, trained_result
 from .verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval
 
@@ -110,7 +110,7 @@ def perplexity_ratio(rows: Rows, a: Model, b: Model) -> Estimate | None:
 
 def _budget(rows: Rows) -> str:
     """The budget of rows at a single one, in words."""
-    (budget,) = by_budget(rows)
+    (budget,) = {row.budget for row in rows.select("bits")}
     return _head(budget)
 
 
@@ -237,7 +237,8 @@ def perplexity_table(rows: Rows, title: str, models: Sequence[Model]) -> Table:
 def _median_in_words(values: Sequence[float]) -> str:
     if not values:
         return "-"
-    return f"{median(values):.4g}" + f" [{min(values):.4g}, {max(values):.4g}]" * (len(values) > 1)
+    extremes = {"low": min(values), "high": max(values)} if len(values) > 1 else {}
+    return in_words(Row(value=median(values), **extremes), 4)
 
 
 def _head(budget: int) -> str:
