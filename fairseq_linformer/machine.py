@@ -15,7 +15,7 @@ from typing import Any
 DIRTY = "-dirty"
 """The end of a commit with uncommitted changes."""
 PACKAGES = """
-    torch fairseq-fixed numpy sentencepiece transformers onnx onnxscript onnxruntime linformer linformer-pytorch triton
+    torch fairseq-fixed numpy sentencepiece transformers onnx onnxscript onnxruntime triton
 """.split()
 
 

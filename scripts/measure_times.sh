@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
 measure() { .venv/bin/fairseq-linformer reproduce "$@"; }
-for experiment in table-1 figure-2 table-3 int8; do
+for experiment in table-1 table-3 int8; do
     measure "$experiment" --scale cpu
 done
 measure speed --scale cpu --tasks "$1"

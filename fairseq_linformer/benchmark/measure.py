@@ -22,19 +22,7 @@ from .flops import AssumedValues, count_flops
 from .gpus import data_sheet_peak
 from .memory import DTYPES, peak_bytes, step_peak_bytes
 from .models import BUILDERS, CLASSIFY, FEATURES, MASKED_LM, NUM_CLASSES
-from .rows import (
-    HEAD_DIM,
-    LINFORMERS,
-    NO_MEMORY,
-    OURS,
-    Case,
-    Row,
-    byte_rows,
-    compare_times,
-    growth_rows,
-    lost_rows,
-    repeated,
-)
+from .rows import HEAD_DIM, LINFORMERS, NO_MEMORY, OURS, Case, Row, byte_rows, compare_times, lost_rows, repeated
 from .timing import choose_clock, is_out_of_memory, limit_memory, time_interleaved
 
 MASK_PROB = 0.15
@@ -147,7 +135,7 @@ def inference(cases: Sequence[Case], tokens: int, setup: Setup, memory: bool = F
         Row(metric="microseconds_per_token", unit="microseconds per token", **case.keys, **repeated(rounds))
         for case, rounds in times.items()
     ]
-    return [*rows, *compare_times(times), *growth_rows(times), *byte_rows(peaks), *lost_rows(cases, times, lost)]
+    return [*rows, *compare_times(times), *byte_rows(peaks), *lost_rows(cases, times, lost)]
 
 
 def training(cases: Sequence[Case], tokens: int, setup: Setup) -> list[Row]:

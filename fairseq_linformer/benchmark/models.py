@@ -5,8 +5,7 @@
     loss = model(tokens (B, n), labels (B,))                             classification
 
 ``ours`` is this plugin, ``roberta`` fairseq's model and ``authors`` the plugin in fairseq's examples. ``linformer`` is
-this project's encoder in plain PyTorch, and ``transformer-...`` the same with full attention. ``lucidrains`` and
-``linformer-pytorch`` are the packages of PyPI (``pip install linformer linformer-pytorch``), ``recurrent`` is
+this project's encoder in plain PyTorch, and ``transformer-...`` the same with full attention. ``recurrent`` is
 ``torch.nn.LSTM``, and the others come from ``transformers``. Each is compared at equal width and depth, with its
 default options otherwise.
 """
@@ -26,7 +25,6 @@ from torch import Tensor, nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
-from ..modules.attention import gather_positions
 from .encoders import build_transformer
 
 FEATURES, MASKED_LM, CLASSIFY = ("features", "masked_lm", "classify")
@@ -80,31 +78,6 @@ class FairseqModel(nn.Module):
         mask = torch.zeros_like(tokens, dtype=torch.bool).scatter_(1, positions, True)
         logits = self.model(tokens, masked_tokens=mask)[0]
         return F.nll_loss(F.log_softmax(logits, -1, dtype=torch.float32), masked_tokens.flatten())
-
-
-class PackageModel(nn.Module):
-    """A language model of another package, which computes all positions.
-
-    Args:
-        model: returns logits for masked language modeling, otherwise features.
-        length: the only supported input length, to which shorter inputs are padded; None for any length.
-    """
-
-    def __init__(self, model: nn.Module, width: int, task: str, length: int | None = None):
-        super().__init__()
-        self.model, self.task, self.length = model, task, length
-        self.head = nn.Linear(width, NUM_CLASSES) if task == CLASSIFY else None
-
-    def forward(self, tokens: Tensor, *targets: Tensor) -> Tensor:
-        if self.length is not None:
-            tokens = F.pad(tokens, (0, self.length - tokens.size(1)), value=1)
-        x = self.model(tokens)
-        if self.task == FEATURES:
-            return x
-        if self.head is not None:
-            return F.cross_entropy(self.head(x[:, 0]), targets[0])
-        positions, masked_tokens = targets
-        return F.cross_entropy(gather_positions(x, positions).flatten(0, 1), masked_tokens.flatten())
 
 
 class Recurrent(nn.Module):
@@ -203,37 +176,6 @@ def _import_authors():
         return importlib.import_module("linformer_src.models.linformer_roberta")
 
 
-def _build_lucidrains(c: LinformerConfig, task: str) -> nn.Module:
-    """E is not shared between layers; ``share_kv`` would also use the keys as values."""
-    from linformer import LinformerLM
-
-    shape = dict(k=c.projected_dim, heads=c.attention_heads, dropout=c.dropout)
-    model = LinformerLM(c.vocab_size, c.embed_dim, c.max_positions, c.layers, **shape)
-    if task != MASKED_LM:
-        model.to_logits = nn.Identity()
-    return PackageModel(model, c.embed_dim, task)
-
-
-def _build_linformer_pytorch(c: LinformerConfig, task: str) -> nn.Module:
-    from linformer_pytorch import LinformerLM
-
-    model = LinformerLM(
-        c.vocab_size,
-        c.max_positions,
-        c.embed_dim,
-        dim_k=c.projected_dim,
-        dim_ff=c.ffn_embed_dim,
-        nhead=c.attention_heads,
-        depth=c.layers,
-        dropout=c.attention_dropout,
-        dropout_ff=c.dropout,
-        dropout_tokens=c.dropout,
-        parameter_sharing="layerwise",
-        return_emb=task != MASKED_LM,
-    )
-    return PackageModel(model, c.embed_dim, task, c.max_positions)
-
-
 def _build_transformers(name: str, c: LinformerConfig, task: str) -> nn.Module:
     import transformers as t
 
@@ -282,8 +224,6 @@ BUILDERS: dict[str, Callable[[LinformerConfig, str], nn.Module]] = {
     "linformer": lambda c, task: PlainModel(LinformerEncoder(c), task),
     "transformer-eager": lambda c, task: PlainModel(build_transformer(c, "eager"), task),
     "transformer-sdpa": lambda c, task: PlainModel(build_transformer(c, "sdpa"), task),
-    "lucidrains": _build_lucidrains,
-    "linformer-pytorch": _build_linformer_pytorch,
     "recurrent": lambda c, task: Recurrent(c),
     **{name: partial(_build_transformers, name) for name in ("bigbird", "longformer", "reformer", "modernbert")},
 }

@@ -6,14 +6,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 FAIRSEQ_MODELS = ("ours", "roberta", "authors")
-TRAINABLE = (
-    *FAIRSEQ_MODELS,
-    *("linformer", "transformer-eager", "transformer-sdpa", "lucidrains", "linformer-pytorch"),
-)
+TRAINABLE = (*FAIRSEQ_MODELS, "linformer", "transformer-eager", "transformer-sdpa")
 """Models that have losses; the others only have features."""
 MODELS = (*TRAINABLE, "recurrent", "bigbird", "longformer", "reformer", "modernbert")
 """The compared models, which ``models.py`` builds."""
-LINFORMERS = ("ours", "authors", "linformer", "lucidrains", "linformer-pytorch")
+LINFORMERS = ("ours", "authors", "linformer")
 """Models that have a k."""
 OURS = ("ours", "linformer")
 """Models of this project, which are compared with the others."""
@@ -74,16 +71,6 @@ def compare_times(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
         yield Row(metric="time_ratio", **case.keys, baseline=other.model, **faster)
     for case, other in pairs_without_window(times):
         yield Row(metric="relative_time", **case.keys, baseline="W = 0", **ratio(times[case], times[other]))
-
-
-def growth_rows(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
-    """Rows of the time per token at each n over that at the shortest."""
-    shortest = min((case.n for case in times), default=0)
-    for case, rounds in times.items():
-        first = case._replace(n=shortest)
-        if case != first and first in times:
-            growth = ratio(rounds, times[first], "ratio of times per token")
-            yield Row(metric="time_per_token_ratio", **case.keys, baseline_n=shortest, **growth)
 
 
 def byte_rows(peaks: Mapping[Case, int]) -> Iterator[Row]:

@@ -50,7 +50,7 @@ def tabulate(title: str, rows: Iterable[Row]) -> Table:
         if row.metric in RATIOS:
             lines.setdefault(size, {})[f"{RATIOS[row.metric]} {row.baseline}"] = in_words(row)
         elif row.baseline is None:
-            lines.setdefault(size, {})[row.part or row.unit] = in_words(row, 4)
+            lines.setdefault(size, {})[row.unit] = in_words(row, 4)
     quantities = list(dict.fromkeys(name for line in lines.values() for name in line))
     cells = [[*size, *(line.get(name, "") for name in quantities)] for size, line in lines.items()]
     head = ["phase", "model", "n", "k", "W", *quantities]

@@ -60,7 +60,6 @@ def test_authors_model_does_not_replace_ours_in_the_registry():
 @pytest.mark.parametrize("name", sorted(TRAINABLE))
 def test_each_model_has_a_loss_and_gradients(name, task):
     """Before training every loss is about the log of the number of choices."""
-    skip_without(name)
     torch.manual_seed(0)
     model = BUILDERS[name](LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE), task)
     tokens = torch.randint(5, 50, (4, 12))
@@ -76,17 +75,10 @@ def test_each_model_has_a_loss_and_gradients(name, task):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_each_model_computes_features(name):
-    skip_without(name)
     config = LinformerConfig(100, 1024, 64, "layerwise", layers=2, embed_dim=64, ffn_embed_dim=128, attention_heads=4)
     with torch.inference_mode():
         features = BUILDERS[name](config, FEATURES).eval()(torch.randint(5, 100, (2, 1024)))
     assert features.shape == (2, 1024, 128 if name == "reformer" else 64) and features.isfinite().all()
-
-
-def skip_without(name: str) -> None:
-    """Skip the test of a package of PyPI that is not installed."""
-    if package := {"lucidrains": "linformer", "linformer-pytorch": "linformer_pytorch"}.get(name):
-        pytest.importorskip(package)
 
 
 @pytest.mark.slow

@@ -7,11 +7,9 @@ with 32 at least 1 / 1.1 times as fast as RoBERTa's. **finetuning**: a whole pro
 authors', and 0.85 times as fast as RoBERTa's; its n = 512 is the limit of positions, and its sentences are short.
 **inference**: at n = 16,384, k = 256, 5.3 times as fast as RoBERTa's with SDPA. In training fairseq's RoBERTa
 materializes its attention weights; SDPA is compared in training on a GPU alone. With fewer tokens than k the code is
-compared, not equation (7): a Transformer in this code was not timed there. (An earlier command measured compiled
-processes.)
+compared, not equation (7): a Transformer in this code was not timed there.
 """
 
-import importlib.util
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -31,7 +29,7 @@ TITLE = "Speed"
 SAYS = "faster than the authors' code; than RoBERTa at n = 16,384, and hardly slower on short inputs"
 THREADS = 2
 """Threads of PyTorch on a CPU."""
-_ALL: dict[str, tuple[str, ...]] = dict.fromkeys(("training", "training, peers", "process", "inference"), ())
+_ALL: dict[str, tuple[str, ...]] = dict.fromkeys(("training", "process", "inference"), ())
 PARTS: Parts = {
     "smoke": {"training": ()},
     "cpu": {**_ALL, "finetuning": ("tasks",)},
@@ -43,8 +41,6 @@ POSITIONS, K = 512, 256
 TOKENS = {"cpu": (2048, 4096), "gpu": (32_768, 32_768)}
 """Tokens of a training step and of a forward pass: a large GPU computes fewer in less time than it takes to launch the
 kernels."""
-PEERS = {"lucidrains": "linformer", "linformer-pytorch": "linformer_pytorch"}
-"""Packages of PyPI, compared if they are installed."""
 
 
 def run(inputs: Inputs) -> Result:
@@ -63,10 +59,8 @@ def measurements(inputs: Inputs) -> list[partial]:
         return [*pretraining, *list_measurements("training", SMOKE, models, [16], [8], 64, positions=32)]
     setup = GPU if scale == "gpu" else replace(CPU, layers=12)
     step_tokens, forward_tokens = TOKENS[scale]
-    if part.startswith("training"):
-        peers = tuple(name for name, package in PEERS.items() if importlib.util.find_spec(package))
-        compared = ("ours", *peers) if part.endswith("peers") else FAIRSEQ_MODELS
-        steps = partial(list_measurements, "training", setup, compared, ks=[K], tokens=step_tokens)
+    if part == "training":
+        steps = partial(list_measurements, "training", setup, FAIRSEQ_MODELS, ks=[K], tokens=step_tokens)
         return [*steps(lengths=LENGTHS), *steps(lengths=FINETUNING_LENGTHS, positions=POSITIONS)]
     if part == "inference":
         passes = replace(setup, rounds=2)
