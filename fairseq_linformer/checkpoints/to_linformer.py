@@ -71,7 +71,6 @@ def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
         encoder_embed_dim=state[POSITIONS].size(1),
         max_positions=n,
         layernorm_embedding=ENCODER + "layernorm_embedding.weight" in state,
-        encoder_layers_to_keep=None,
         quant_noise_pq=0.0,  # which has only been drawn in training
         projection=projection,
     )

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from fairseq.checkpoint_utils import prune_state_dict
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta.model import RobertaLMHead
@@ -33,7 +32,7 @@ from .options import (
     resolve_options,
     to_linformer_config,
 )
-from .state_dicts import count_layers, drop_old_buffers
+from .state_dicts import drop_old_buffers
 
 logger = logging.getLogger(__name__)
 RECOMPILE_LIMIT = 64
@@ -109,7 +108,7 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         check_checkpoint_options(options, self.args)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """Load a checkpoint of this model or of the authors' model; ``encoder_layers_to_keep`` drops layers."""
+        """Load a checkpoint of this model or of the authors' model."""
         if authors_plugin.is_authors_state_dict(state_dict):
             state_dict, _, is_untied = authors_plugin.convert_state_dict(state_dict)
             if is_untied and not self.args.untie_weights_roberta:
@@ -117,9 +116,6 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
                     "untie_weights_roberta must be True, as in the checkpoint, got False; `fairseq-linformer convert` "
                     "finds the options of such a checkpoint"
                 )
-        if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
-            # A copy, because fairseq clears the option in its argument.
-            state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
         return super().load_state_dict(state_dict, strict)
 
     def upgrade_state_dict_named(self, state_dict, name):
@@ -220,12 +216,11 @@ def masked_positions(masked_tokens: Tensor) -> tuple[Tensor, Tensor]:
 def _store_options(cfg: Any, args: Namespace) -> None:
     """Store the resolved options in the configuration that checkpoints hold, so that they do not depend on defaults.
 
-    Excluded are ``encoder_layers_to_keep``, since the layers are already dropped, and ``compile``, since the checkpoint
-    may be loaded without a compiler.
+    Excluded is ``compile``, since the checkpoint may be loaded without a compiler.
     """
     if not isinstance(cfg, DictConfig):
         return
-    values = {**collect_options(args), "encoder_layers_to_keep": None, "compile": False}
+    values = {**collect_options(args), "compile": False}
     # fairseq passes a merged copy if the architecture is named like the model.
     parent = cfg._get_parent()
     for target in (cfg, parent.get("model") if isinstance(parent, DictConfig) else None):

@@ -13,7 +13,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from omegaconf import ListConfig, OmegaConf
 
-from ..config import Dim, HeadConfig, LinformerConfig, check_values, format_projected_dim, setting
+from ..config import HeadConfig, LinformerConfig, check_values, format_projected_dim, setting
 from . import authors_plugin
 from .state_dicts import PADDING_IDX
 
@@ -52,9 +52,6 @@ class LinformerRobertaConfig(_DeclaredOptions):
 
     load_checkpoint_heads: bool = setting(False, "(re-)register and load heads when loading checkpoints")
     untie_weights_roberta: bool = setting(False, "Untie weights between embeddings and classifiers in RoBERTa")
-    encoder_layers_to_keep: Optional[str] = setting(
-        None, "which layers to *keep* when pruning as a comma-separated list"
-    )
     quant_noise_pq: float = setting(0.0, "quantization noise is not supported; only 0", choices=(0,))
     quant_noise_pq_block_size: int = setting(8, "of RoBERTa's configurations; without effect")
     quant_noise_scalar: float = setting(0.0, "quantization noise is not supported; only 0", choices=(0,))
@@ -144,24 +141,7 @@ def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
         )
     if args.compile and args.offload_activations:
         raise ValueError("compile must be False with offload_activations, got True")
-    if args.encoder_layers_to_keep:
-        _keep_layers(args, config.projected_dims)
     return args
-
-
-def _keep_layers(args: Namespace, dims: list[Dim]) -> None:
-    """Set ``encoder_layers`` and ``projected_dim`` to the kept layers, and ``encoder_layers_before``."""
-    parts = args.encoder_layers_to_keep.split(",")
-    allowed = [str(i) for i in range(args.encoder_layers)]
-    if not all(part in allowed for part in parts) or parts != sorted(set(parts), key=int):
-        raise ValueError(
-            f"encoder_layers_to_keep must be increasing layer numbers between 0 and {args.encoder_layers - 1}, "
-            f"separated by commas, got {args.encoder_layers_to_keep!r}"
-        )
-    if dims:
-        args.projected_dim = format_projected_dim([dims[int(part)] for part in parts])
-    args.encoder_layers_before = args.encoder_layers
-    args.encoder_layers = len(parts)
 
 
 COMPARED = (
@@ -187,9 +167,6 @@ def check_checkpoint_options(options: dict[str, Any], ours: Namespace) -> None:
             f"the checkpoint must be of linformer_roberta, got {name}; to convert a RoBERTa checkpoint, run "
             "`fairseq-linformer convert`"
         )
-    kept = ours.encoder_layers_to_keep
-    if kept and options.get("encoder_layers") == ours.encoder_layers_before:
-        options = {**options, "encoder_layers_to_keep": kept}
     theirs = resolve_options(Namespace(**options))
     for name in COMPARED:
         found, expected = getattr(theirs, name), getattr(ours, name)

@@ -20,7 +20,7 @@ from .job import quote
 _NOT_INHERITED = """
     dropout attention_dropout activation_dropout pooler_dropout encoder_layerdrop compile checkpoint_activations
     offload_activations min_params_to_wrap load_checkpoint_heads compressed shared_kv_compressed
-    shared_layer_kv_compressed freeze_compress encoder_layers_to_keep max_positions
+    shared_layer_kv_compressed freeze_compress max_positions
 """.split()
 
 

@@ -19,7 +19,6 @@ from .test_model import build
         dict(encoder_layers=0),
         dict(mha_heads_to_keep=1),
         dict(ffn_blocks_to_remove=1),
-        dict(encoder_layers_to_keep="1,1"),
         dict(quant_noise_pq=0.1),
         dict(quant_noise_scalar=0.1),
         dict(spectral_norm_classification_head=True),
@@ -62,7 +61,6 @@ def test_a_checkpoint_with_other_options_is_rejected(name):
 def test_other_options_may_differ():
     options = {**vars(build().args), "_name": "linformer_roberta_base", "dropout": 0.3, "projection_init": "normal"}
     build(freeze_projections=True).check_options(options)
-    build(encoder_layers=4, encoder_layers_to_keep="0,2").check_options({**options, "encoder_layers": 4})
 
 
 def test_only_plain_data_is_loaded():

@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from ..fairseq_commands import PLUGIN, TINY, command, last_number, load, train, validate
+from ..fairseq_commands import PLUGIN, TINY, command, last_number, load, train
 
 pytestmark = pytest.mark.slow
 
@@ -54,20 +54,3 @@ def test_finetuning_loads_pretrained_weights_and_beats_the_majority(mlm_data, cl
     with caplog.at_level(logging.INFO):
         command(*finetune, "--save-dir", tmp_path / "finetuned", "--lr", 0.005, "--max-epoch", 15)
     assert last_number(caplog.text, "valid_best_accuracy") >= 90  # half of the sentences have odd words
-
-
-def test_pruned_checkpoint_resumes_and_validates(mlm_data, tmp_path):
-    """Layers are pruned when loading; training resumes with the same flags, and validation runs without them."""
-    deep = ["--encoder-layers", "4", "--sharing", "none", "--projected-dim", "8,6,4,2"]
-    train(mlm_data, tmp_path / "deep", *deep, updates=2)
-    keep = [*deep, "--encoder-layers-to-keep", "0,2", "--finetune-from-model", tmp_path / "deep" / "checkpoint_last.pt"]
-    train(mlm_data, tmp_path / "kept", *keep, "--lr", "0", "--stop-min-lr", "-1", updates=1)
-    old, new = load(tmp_path / "deep")["model"], load(tmp_path / "kept")["model"]
-    for name in ("fc1.weight", "self_attn.E.delta", "self_attn.q_proj.bias"):
-        for now, before in ((0, 0), (1, 2)):
-            key = "encoder.sentence_encoder.layers.{}." + name
-            assert torch.equal(new[key.format(now)], old[key.format(before)])
-    train(mlm_data, tmp_path / "kept", *keep, updates=3)
-    kept = load(tmp_path / "kept")["cfg"]["model"]
-    assert (kept["encoder_layers"], kept["projected_dim"]) == (2, "8,4")
-    validate(mlm_data, tmp_path / "kept" / "checkpoint_last.pt")

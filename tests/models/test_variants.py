@@ -44,7 +44,7 @@ VARIANTS = {
     ),
 }
 SHAPE = TINY[:-2]
-UNSET = {"encoder_layers_to_keep", "projection_init", "projection_lr_scale", *authors_plugin.OPTIONS}
+UNSET = {"projection_init", "projection_lr_scale", *authors_plugin.OPTIONS}
 """Options for which None is stored: their default depends on others or on the loaded weights."""
 YAML = """
     +run=tiny task.tokens_per_sample=16 dataset.batch_size=8 optimization.max_update=2 optimization.lr=[0.01]
