@@ -4,6 +4,6 @@ Modules:
 
     loading, attention_model    any encoder, and its context mapping matrices P
     sentences, spectrum         Figure 1: means over the sentences of a text, and the suggested k
-    figures                     Figure 1, and attention maps
+    figures                     Figure 1
     heads, theorem1, theorem2   heads of attention, and what the theorems claim of them
 """

@@ -36,11 +36,6 @@ class AttentionModel:
         path = Path(self.name)
         return "/".join(path.absolute().parts[-2:]) if path.is_file() else path.name
 
-    @property
-    def is_projected(self) -> bool:
-        """Whether the columns of its maps are a Linformer's projected positions."""
-        return getattr(self.module.config, "projection", "none") != "none"
-
     def read_maps(self, tokens: Tensor) -> list[Tensor]:
         """The context mapping matrices of each layer, (B, H, n, m), in single precision.
 

@@ -1,15 +1,13 @@
-"""``analyze spectrum`` and ``analyze attention``: measure a model on a text, and write files."""
+"""``analyze spectrum``: measure a model on texts, and write files."""
 
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from ..files import check_new_folder, open_atomic, write_json
 from .attention_model import AttentionModel
-from .figures import draw_maps, draw_spectra
+from .figures import draw_spectra
 from .sentences import Sentences
 from .spectrum import Spectrum, measure_spectrum
 
@@ -65,19 +63,3 @@ def describe_spectrum(text: Sentences, spectrum: Spectrum, share: float | None =
         suggested = spectrum.suggest_projected_dim(share)
         lines += [f"  --sharing {sharing} --projected-dim {k}" for sharing, k in suggested.items()]
     return "\n".join(lines)
-
-
-def draw_attention(model: AttentionModel, text: Sentences, numbers: Sequence[int], out: Path) -> list[Path]:
-    """Draw the attention maps of sentences, counted from 1, all layers and heads, to ``out/sentence-N.png``."""
-    sentences = list(islice(text, max(numbers)))
-    if min(numbers) < 1 or max(numbers) > len(sentences):
-        raise ValueError(f"--sentence must be between 1 and the number of sentences, got {list(numbers)}")
-    paths = {number: out / f"sentence-{number}.png" for number in sorted(set(numbers))}
-    if existing := [path for path in paths.values() if path.exists()]:
-        raise ValueError(f"{existing[0]} already exists; choose another folder or delete it")
-    for number, path in paths.items():
-        sentence = sentences[number - 1]
-        maps = [each[0].cpu().numpy() for each in model.read_maps(torch.tensor([sentence]))]
-        title = f"{model.short_name} on {text.name}, sentence {number}: {len(sentence)} tokens"
-        draw_maps(path, maps, model.tokenizer.convert_ids_to_tokens(sentence), title, model.is_projected)
-    return list(paths.values())

@@ -28,17 +28,16 @@ class Sentences:
         model: its tokenizer and special symbols are used.
         n: tokens per sentence, including special symbols.
         break_mode: ``none`` or ``eos``; None for ``eos`` if the source has rows, otherwise ``none``.
-        short: also yield shorter sentences.
 
     Attributes:
         name: of the source without its folder, for figures.
         truncated, skipped: number of texts, in the current iteration, that were longer or shorter than n.
     """
 
-    def __init__(self, source: str, model: AttentionModel, n: int, break_mode: str | None = None, short: bool = False):
+    def __init__(self, source: str, model: AttentionModel, n: int, break_mode: str | None = None):
         self.source = locate_source(parse_source(source))
         self.name = self.source.location.rstrip("/").rsplit("/", 1)[-1]
-        self.tokenizer, self.n, self.short = model.tokenizer, n, short
+        self.tokenizer, self.n = model.tokenizer, n
         self.break_mode = break_mode or ("eos" if self.source.has_rows else "none")
         self._bos = self._first_token("cls_token_id", "bos_token_id")
         self._eos = self._first_token("sep_token_id", "eos_token_id")
@@ -47,7 +46,7 @@ class Sentences:
     def __iter__(self) -> Iterator[list[int]]:
         self.truncated = self.skipped = 0
         for sentence in self._packed() if self.break_mode == "none" else self._lines():
-            if len(sentence) < self.n and not self.short:
+            if len(sentence) < self.n:
                 self.skipped += 1
             else:
                 yield sentence

@@ -33,7 +33,7 @@ def test_maps_of_a_fairseq_roberta_equal_fairseqs(roberta, model):
             expected.append(layer.self_attn(x, x, x, **options)[1].transpose(0, 1))
             x = layer(x, encoder_padding_mask=None)
             x = x[0] if isinstance(x, tuple) else x
-    assert (model.is_projected, model.n) == (False, N)
+    assert model.n == N
     maps = model.read_maps(TOKENS)
     assert len(maps) == LAYERS and maps[0].shape == (2, HEADS, N, N)
     torch.testing.assert_close(maps, expected, rtol=0, atol=1e-5)
@@ -43,7 +43,7 @@ def test_maps_of_a_fairseq_roberta_equal_fairseqs(roberta, model):
 def test_maps_of_a_linformer_have_k_columns(linformer, sharing, k, width):
     model = load_model(linformer(projected_dim=k, sharing=sharing))
     maps = model.read_maps(TOKENS[:1])
-    assert model.is_projected and max(each.size(-1) for each in maps) == width
+    assert max(each.size(-1) for each in maps) == width
     for each in maps:
         torch.testing.assert_close(each.sum(-1), torch.ones(each.shape[:-1]))
     if sharing == "none":
@@ -52,7 +52,7 @@ def test_maps_of_a_linformer_have_k_columns(linformer, sharing, k, width):
 
 def test_maps_of_a_model_of_transformers(bert):
     model = load_model(str(bert / "bert"))
-    assert (model.is_projected, model.n) == (False, 24)
+    assert model.n == 24
     maps = model.read_maps(torch.tensor([[2, 5, 6, 7, 8, 3]]))
     assert [each.shape for each in maps] == [(1, 2, 6, 6)] * 2
     torch.testing.assert_close(maps[0].sum(-1), torch.ones(1, 2, 6))
@@ -75,6 +75,6 @@ def test_exported_linformer_has_the_maps_of_its_checkpoint(linformer, tmp_path):
     path = linformer(projected_dim=5, sharing="headwise")
     export_checkpoint(path, tmp_path / "folder")
     original, exported = load_model(path), load_model(str(tmp_path / "folder"))
-    assert (exported.is_projected, exported.n) == (True, N)
+    assert exported.n == N
     assert exported.tokenizer("a dog")["input_ids"] == original.tokenizer("a dog")["input_ids"]
     torch.testing.assert_close(exported.read_maps(TOKENS), original.read_maps(TOKENS), rtol=0, atol=1e-6)

@@ -15,8 +15,6 @@ def test_packed_sentences_equal_those_of_masked_lm(model, sentences):
     text = sentences(model)
     assert list(text) == expected == list(text)
     assert (text.skipped, text.truncated) == (int(remainder > 0), 0)
-    n = next(n for n in range(5, N) if len(stream) % (n - 1))  # with a remainder
-    assert list(sentences(model, n=n, short=True))[-1] == [0, *stream[len(stream) // (n - 1) * (n - 1) :]]
 
 
 def test_lines_are_truncated_skipped_and_counted(model, sentences, tmp_path):
@@ -27,17 +25,15 @@ def test_lines_are_truncated_skipped_and_counted(model, sentences, tmp_path):
     assert all(len(s) == n and s[0] == 0 and s[-1] == 2 for s in full)
     assert (text.skipped, text.truncated) == (20 * sum(x < n for x in lengths), 20 * sum(x > n for x in lengths))
     assert len(full) == 60 - text.skipped
-    every = list(sentences(model, n=n, break_mode="eos", short=True))
-    assert [len(s) for s in every[:3]] == [min(n, x) for x in lengths]
 
 
 def test_special_tokens_of_a_model_of_transformers(bert, sentences):
     """[CLS] and [SEP]."""
-    first = next(iter(sentences(load_model(str(bert / "bert")), break_mode="eos", short=True)))
+    first = next(iter(sentences(load_model(str(bert / "bert")), n=4, break_mode="eos")))
     assert (first[0], first[-1]) == (2, 3)
 
 
 def test_a_row_is_a_sentence(model, sentences, tmp_path):
     """Even with line breaks; no option is needed."""
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": "a dog\nsat"}) + "\n" for _ in range(3)))
-    assert len(list(sentences(model, tmp_path / "rows.jsonl", short=True))) == 3
+    assert len(list(sentences(model, tmp_path / "rows.jsonl", n=4))) == 3

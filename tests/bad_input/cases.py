@@ -282,7 +282,6 @@ CASES: list[Case] = [
         """,
     ),
     *section("analyze spectrum", "bad/onnx --source text.txt --out out", "-> bad/onnx must be .*, got an ONNX folder"),
-    *section("analyze attention", "mlm/model.pt --source text.txt --out out", "--sentence 0 -> --sentence .*0"),
     *section(
         "benchmark inference",
         "--encoder-layers 1 --encoder-embed-dim 64",
