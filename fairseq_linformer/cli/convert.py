@@ -14,12 +14,11 @@ from typing import Any
 from ..config import LinformerConfig, flag_of
 from .parsers import add_shared
 
-GRADED = "graded if linear, so that inputs of up to k / 2 tokens keep their features; average for conv"
 MODEL_OPTIONS = {
     "projected_dim": "n / 4, at most 256",
     "sharing": "headwise",
     "projection": "linear",
-    "projection_init": GRADED,
+    "projection_init": "graded if linear, so that inputs of up to k / 2 tokens keep their features; average for conv",
     "max_positions": "the encoder's",
     "local_window": "16",
 }

@@ -3,7 +3,7 @@
 n tokens of a document; pieces of p tokens, the longest input of the encoder
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -60,23 +60,6 @@ class Reader:
     def name(self) -> str:
         """The name of its checkpoint."""
         return self.model.name + (f"-layers{self.layers}" if self.layers else "")
-
-
-def readers(n: int, sizes: Mapping[str, Any]) -> dict[str, Reader]:
-    """The compared readers by name; ``sizes`` has ``piece``, ``k``, ``window`` and ``keep_layers``."""
-    piece, k, window = sizes["piece"], sizes["k"], sizes["window"]
-    return {
-        "first piece": Reader(Model(piece)),
-        "both ends": Reader(Model(piece), ENDS),
-        "pieces": Reader(Model(piece), PIECES),
-        "nearest piece": Reader(Model(piece), NEAREST),
-        "half pieces": Reader(Model(piece // 2), HALVES),
-        "half the layers": Reader(Model(piece), layers=sizes["keep_layers"]),
-        "Transformer": Reader(Model(n)),
-        "Linformer": Reader(Model.graded(n, k)),
-        "Linformer, W": Reader(Model.graded(n, k, local_window=window)),
-        "k = 1, W": Reader(Model.graded(n, 1, local_window=window)),
-    }
 
 
 def write_reader(reader: Reader, encoder: Path, folder: Path) -> Path:

@@ -16,7 +16,7 @@ from statistics import median
 from types import ModuleType
 
 from ..files import open_atomic
-from .result import INPUTS, SCALE_NAMES, Result, Row, in_words, read
+from .result import OPTIONS, SCALE_NAMES, Result, Row, in_words, read
 from .verdict import HOLDS, OUTCOMES, UNMEASURED, Verdict
 
 # Tables and charts, as Markdown and SVG
@@ -255,7 +255,7 @@ def _commands(name: str, module: ModuleType) -> str:
     lines = []
     for scale, parts in module.PARTS.items():
         options = dict.fromkeys(option for reads in parts.values() for option in reads)
-        words = "".join(f" --{option} {INPUTS[option]}" for option in options)
+        words = "".join(f" --{option} {OPTIONS[option]}" for option in options)
         lines.append(f"    fairseq-linformer reproduce {name} --scale {scale}{words}")
     return "\n".join(lines)
 

@@ -33,18 +33,22 @@ def answers_of(rows: Rows, metric: str, **where: object) -> np.ndarray:
     return np.array([unpack(row) for row in found])
 
 
-def difference(a: np.ndarray, b: np.ndarray, text: str) -> Estimate:
-    """Share of right answers of ``a`` minus that of ``b`` in points, with the bootstrap's 95 % interval over questions
-    and, where there are several, seeds.
+def difference(pairs: Sequence[tuple[np.ndarray, np.ndarray]], text: str) -> Estimate:
+    """Share of right answers of one model minus that of another in points, mean over tasks, with the bootstrap's 95 %
+    interval over questions and, where there are several, seeds.
 
     Args:
-        a, b: (seeds, questions), with the same seeds and questions.
+        pairs: the answers of both models to each task, (seeds, questions), with the same seeds and questions.
     """
-    change = a.astype(int) - b.astype(int)
-    patterns, counts = np.unique(change, axis=1, return_counts=True)  # a resample only counts its patterns
     draw = np.random.default_rng(0)
-    by_seed = draw.multinomial(counts.sum(), counts / counts.sum(), RESAMPLES) @ patterns.T / counts.sum()
-    seeds = draw.integers(len(change), size=(RESAMPLES, len(change)))
+    means, samples = [], []
+    for a, b in pairs:
+        change = a.astype(int) - b.astype(int)
+        patterns, counts = np.unique(change, axis=1, return_counts=True)  # a resample only counts its patterns
+        by_seed = draw.multinomial(counts.sum(), counts / counts.sum(), RESAMPLES) @ patterns.T / counts.sum()
+        seeds = draw.integers(len(change), size=(RESAMPLES, len(change)))
+        means.append(change.mean())
+        samples.append(np.take_along_axis(by_seed, seeds, 1).mean(1))
     tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(100 * np.take_along_axis(by_seed, seeds, 1).mean(1), [tail, 100 - tail])
-    return Estimate(100 * float(change.mean()), float(low), float(high), text)
+    low, high = np.percentile(100 * np.mean(samples, 0), [tail, 100 - tail])
+    return Estimate(100 * float(np.mean(means)), float(low), float(high), text)

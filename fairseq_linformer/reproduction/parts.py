@@ -28,7 +28,7 @@ def measure_parts(
         experiment: its name, such as ``figure-3``.
         part: None for all parts whose inputs are given.
         missing: leave out the parts that the results have and those that another process measures.
-        given: the options of ``INPUTS`` that the user gave.
+        given: the options of ``OPTIONS`` that the user gave.
     """
     parts: Iterable[str] = choose_parts(module, experiment, scale, part, given)
     path = Path(results, experiment.replace("-", "_"), f"{scale}.json")

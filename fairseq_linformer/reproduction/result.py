@@ -22,7 +22,7 @@ from ..machine import provenance
 
 Parts = dict[str, dict[str, tuple[str, ...]]]
 """The parts of an experiment by scale, and the options of ``reproduce`` that each reads."""
-INPUTS = {"data": "FOLDER", "tasks": "FOLDER", "encoder": "NAME", "source": "FILE"}
+OPTIONS = {"data": "FOLDER", "tasks": "FOLDER", "encoder": "NAME", "source": "FILE"}
 """The options of ``reproduce`` that parts read, and what each takes."""
 SCALE_NAMES = ("smoke", "cpu", "encoder", "gpu", "paper")
 """All scales. ``encoder`` is that of experiments on a pretrained encoder, which have sizes of their own."""

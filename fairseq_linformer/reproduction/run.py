@@ -27,7 +27,7 @@ from ..training import local, run_folder
 from ..training.job import PATH_OPTIONS, TrainingJob, quote
 from .result import Inputs, Result, Row, claim_runs, describe_text, find_shards
 
-PRETRAINING = CONFIGS / "pretrain" / "base.yaml"
+PRETRAINING_YAML = CONFIGS / "pretrain" / "base.yaml"
 PERPLEXITY = "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
@@ -304,4 +304,4 @@ def build_job(run: Run, initial: Path | None, sizes: Sizes, folder: Path, text: 
         "++model.dropout=0.0",
         "++model.attention_dropout=0.0",
     )
-    return TrainingJob(str(PRETRAINING), overrides, 1, sizes.device, str(folder), run.name)
+    return TrainingJob(str(PRETRAINING_YAML), overrides, 1, sizes.device, str(folder), run.name)

@@ -74,7 +74,7 @@ def test_a_page_has_the_first_numbers_that_decide(outcomes, numbers, tmp_path):
     toy.TITLE, toy.SAYS, toy.PARTS, toy.tables = "Toy", "toys are fun", {"cpu": {}}, lambda results: []
     toy.verdicts = lambda results: [Verdict("fun", "Toys are fun.", checks)]
     (tmp_path / "toy").mkdir()
-    shutil.copy(RESULTS / "figure_2/cpu.json", tmp_path / "toy/cpu.json")
+    shutil.copy(RESULTS / "theorem_2/cpu.json", tmp_path / "toy/cpu.json")
     assert f" | {numbers} |\n" in page.build(tmp_path, {"toy": toy})[tmp_path / "toy/README.md"]
 
 
@@ -91,9 +91,7 @@ def test_committed_pages_are_of_these_results():
 def test_one_row_per_table_figure_and_theorem():
     text = (RESULTS / "README.md").read_text()
     rows = re.findall(r"^\| \[(.*?)\]", text.partition("## Beyond")[0], re.MULTILINE)
-    assert sorted(rows) == sorted(
-        ["Table 1", "Table 2", "Table 3", "Figure 1", "Figure 2", "Figure 3", "Theorem 1", "Theorem 2"]
-    )
+    assert sorted(rows) == sorted(["Table 1", "Table 2", "Table 3", "Figure 1", "Figure 3", "Theorem 1", "Theorem 2"])
     assert max(len(cell) for line in text.splitlines() for cell in line.split("|")) < 120  # no paragraphs in cells
 
 

@@ -99,9 +99,9 @@ def test_overrides_at_the_papers_scale(model, seed, overrides):
 def test_models_at_the_papers_scale():
     """Each is a configuration that exists; two that change one are of their n, k and sharing."""
     names = {figure_3.config_name(model) for model in figure_3.models_of("paper")}
-    assert names <= {path.stem for path in (figure_3.PRETRAINING.parent / "run").glob("*.yaml")}
+    assert names <= {path.stem for path in (figure_3.PRETRAINING_YAML.parent / "run").glob("*.yaml")}
     for model in (figure_3.PANELS["paper"]["a"][-1], figure_3.PANELS["paper"]["c"][0]):
-        cfg = compose_config(str(figure_3.PRETRAINING), [*figure_3.slurm_overrides(model, 1), "task.data=any"])
+        cfg = compose_config(str(figure_3.PRETRAINING_YAML), [*figure_3.slurm_overrides(model, 1), "task.data=any"])
         assert (cfg.task.tokens_per_sample, cfg.common.seed, cfg.optimization.lr) == (model.n, 1, [0.0005])
         assert cfg.model.get("projected_dim") == model.k and cfg.optimization.max_update == figure_3.PAPER_BUDGET
         assert model.k is None or cfg.model.sharing == model.sharing

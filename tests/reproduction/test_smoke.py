@@ -35,7 +35,6 @@ RUNS = [
     ("table-3", "time"),
     ("table-3", "memory"),
     ("figure-1", "encoder"),
-    ("figure-2", "time"),
     ("theorem-1", "heads"),
     ("theorem-2", "heads"),
     ("recall", "recall"),

@@ -32,10 +32,10 @@ from ...evaluation.predict import Throughput, predict
 from .. import document_models
 from ..benchmarks import ratio_rows
 from ..document_models import MINILM, SMOKE, Reader, time_readers
-from ..finetuned import finetune_once, result_of, task_folder
+from ..finetuned import finetune_once, finetuned_result, task_folder
 from ..page import Table, pivot
 from ..paper import table_2
-from ..result import Inputs, Parts, Result, Row, Rows, in_words, join, repeated
+from ..result import Inputs, Parts, Result, Row, Rows, describe_text, in_words, join, repeated
 from ..run import Model
 from ..verdict import MIN_SEEDS, UNDECIDED, Check, Verdict, decide
 
@@ -87,14 +87,13 @@ def run_accuracy(inputs: Inputs) -> Result:
     task, model, seeds = inputs.part, MODELS[inputs.scale], table_2.ENCODER_SIZES[inputs.scale]["seeds"]
     checkpoints, results = zip(*(finetune_once(table_2.distilled_job(task, model, seed, inputs)) for seed in seeds))
     found = [measure_exports(checkpoint, task_folder(task, model.n, inputs)) for checkpoint in checkpoints]
-    result = result_of(task, model.label, results, inputs, model=model.fields)
     at = {"task": task, "n": model.n, "k": model.k}
     rows = [
         Row(metric=metric, model=name, unit=unit, **repeated([each[metric, name, unit] for each in found]), **at)
         for metric, name, unit in found[0]
     ]
-    result.rows = Rows([*rows, *result.rows.select("rows")])
-    return result
+    data = f"{task}: {results[0]['data']}; distilled on: {describe_text(inputs.data)}"
+    return finetuned_result(rows, results, data, inputs, model=model.fields)
 
 
 def measure_exports(checkpoint: Path, data: Path) -> dict[tuple[str, str, str], float]:
@@ -171,7 +170,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
         Row(row, task=result.part, quantity=f"{row.metric.replace('_', ' ')}, {row.model}")
         for result in results
         for row in result.rows
-        if result.part != "speed" and row.metric != "rows"
+        if result.part != "speed"
     )
     speed = Rows(
         Row(row, models=f"{row.model} over {row.baseline}") for row in join(results, "speed").select("time_ratio")

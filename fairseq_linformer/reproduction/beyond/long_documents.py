@@ -27,7 +27,7 @@ better they are is reported, and next to "pieces" the differences to readers tha
 than k = 1 with W. These two do not hold if the interval has nothing above 0.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -46,13 +46,14 @@ from ...evaluation.predict import Throughput, predict
 from ..benchmarks import ratio_rows
 from ..document_models import (
     ENDS,
+    HALVES,
     HEAD,
     INT8,
     MINILM,
+    NEAREST,
     PIECES,
     SMOKE,
     Reader,
-    readers,
     time_readers,
     truncate_ids,
     write_reader,
@@ -63,13 +64,14 @@ from ..page import Panel, Table, pivot
 from ..paired import answer_row, answers_of, difference, unpack
 from ..result import Inputs, Parts, Result, Row, Rows, join, repeated
 from ..retrieval import PLACES, choose_candidates, find_by_reader, find_by_words
+from ..run import Model
 from ..verdict import FAILS, HOLDS, UNDECIDED, Check, Estimate, Verdict
 
 TITLE = "Long documents"
 SAYS = "a Linformer of an encoder that reads whole documents is worth it next to the alternatives"
-FIRST, BOTH_ENDS, CUT, TRANSFORMER, LINFORMER, CONTROL = (
-    *("first piece", "both ends", "pieces"),
-    *("Transformer", "Linformer, W", "k = 1, W"),
+FIRST, BOTH_ENDS, CUT, HALF_PIECES, HALF_LAYERS, TRANSFORMER, WITHOUT_W, LINFORMER, CONTROL = (
+    *("first piece", "both ends", PIECES, HALVES, "half the layers"),
+    *("Transformer", "Linformer", "Linformer, W", "k = 1, W"),
 )
 WORDS = "tf-idf"
 POINT = 1.0
@@ -109,8 +111,25 @@ SIZES: dict[str, dict[str, Any]] = {
 """``finetuning``: learning rate and batch size. ``lengths``: n of the speed, and rounds. ``tokens``: of a round, or one
 document."""
 METRICS = {"imdb": "accuracy", "retrieval": "hit@1"}
-NOT_EMBEDDED = ("both ends",)
-NOT_CLASSIFIED = ("nearest piece", "half pieces")
+NOT_EMBEDDED = (BOTH_ENDS,)
+NOT_CLASSIFIED = (NEAREST, HALF_PIECES)
+
+
+def readers(n: int, sizes: Mapping[str, Any]) -> dict[str, Reader]:
+    """The compared readers by name; ``sizes`` has ``piece``, ``k``, ``window`` and ``keep_layers``."""
+    piece, k, window = sizes["piece"], sizes["k"], sizes["window"]
+    return {
+        FIRST: Reader(Model(piece)),
+        BOTH_ENDS: Reader(Model(piece), ENDS),
+        CUT: Reader(Model(piece), PIECES),
+        NEAREST: Reader(Model(piece), NEAREST),
+        HALF_PIECES: Reader(Model(piece // 2), HALVES),
+        HALF_LAYERS: Reader(Model(piece), layers=sizes["keep_layers"]),
+        TRANSFORMER: Reader(Model(n)),
+        WITHOUT_W: Reader(Model.graded(n, k)),
+        LINFORMER: Reader(Model.graded(n, k, local_window=window)),
+        CONTROL: Reader(Model.graded(n, 1, local_window=window)),
+    }
 
 
 @cache
@@ -188,7 +207,7 @@ def measure_speed(n: int, inputs: Inputs) -> Result:
     sizes, rows = SIZES[inputs.scale], Rows()
     left_out = (*NOT_EMBEDDED, *NOT_CLASSIFIED)
     timed = {name: reader for name, reader in readers(n, sizes).items() if name not in left_out}
-    timed |= {name + INT8: timed[name] for name in ("Linformer", LINFORMER)}
+    timed |= {name + INT8: timed[name] for name in (WITHOUT_W, LINFORMER)}
     with num_threads(sizes["threads"]), TemporaryDirectory() as folder:
         for task in METRICS:
             embeds = task == "retrieval"
@@ -246,7 +265,7 @@ class Quality:
         x, y = (answers_of(self.rows, self.metric, reader=reader, n=self.n) for reader in (a, b))
         if not len(x) or x.shape != y.shape:
             return None
-        return difference(x[:, self.compared], y[:, self.compared], f"{self.task}, {a} minus {b}, points")
+        return difference([(x[:, self.compared], y[:, self.compared])], f"{self.task}, {a} minus {b}, points")
 
     def speed(self, other: str) -> Estimate | None:
         """How many times as fast as another reader the Linformer with W is, between the slowest and the fastest round;

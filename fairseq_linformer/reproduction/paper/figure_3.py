@@ -44,7 +44,7 @@ from ..comparison import (
 )
 from ..page import Panel, Table
 from ..result import Inputs, Parts, Result, Rows, join
-from ..run import AUTHORS, PRETRAINING, Model, Sizes, Trained
+from ..run import AUTHORS, PRETRAINING_YAML, Model, Sizes, Trained
 from ..verdict import Verdict
 
 TITLE, WHERE = "Figure 3", "Figure 3, section 5.1"
@@ -147,10 +147,10 @@ def run(inputs: Inputs) -> Result:
     if inputs.scale in SIZES:
         return pretrain(model, seed, sizes_of(inputs.scale, model), inputs)
     overrides = slurm_overrides(model, seed)
-    folder = inputs.runs / run_name(PRETRAINING, overrides)
+    folder = inputs.runs / run_name(PRETRAINING_YAML, overrides)
     if not (folder / DONE).exists():
         words = " ".join(overrides)
-        command = f"fairseq-linformer submit {PRETRAINING.name} {words} --runs {inputs.runs} task.data=FOLDER"
+        command = f"fairseq-linformer submit {PRETRAINING_YAML.name} {words} --runs {inputs.runs} task.data=FOLDER"
         raise ValueError(f"{folder} is not trained; `{command}` submits it")
     trained = Trained(folder)
     return pretrained_result(model, seed, {PAPER_BUDGET: trained}, trained, inputs)

@@ -6,12 +6,12 @@ import torch
 
 from fairseq_linformer.reproduction import retrieval
 from fairseq_linformer.reproduction.beyond import long_documents
-from fairseq_linformer.reproduction.document_models import cut, cut_ids, readers, truncate_ids
+from fairseq_linformer.reproduction.document_models import cut, cut_ids, truncate_ids
 from fairseq_linformer.reproduction.paired import answer_row, answers_of, difference, unpack
 from fairseq_linformer.reproduction.result import Rows
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, Estimate
 
-READERS = readers(64, {"piece": 12, "k": 16, "window": 4, "keep_layers": 1})
+READERS = long_documents.readers(64, {"piece": 12, "k": 16, "window": 4, "keep_layers": 1})
 DOCUMENT = [0, *range(100, 130), 2]
 
 
@@ -30,17 +30,19 @@ def test_the_interval_of_a_difference():
     draw = np.random.default_rng(1)
     a, b = (draw.random((1, 1000)) < p for p in (0.9, 0.8))
     change = a.astype(float) - b
-    found, half = difference(a, b, "x"), 100 * 1.96 * change.std() / 1000**0.5
+    found, half = difference([(a, b)], "x"), 100 * 1.96 * change.std() / 1000**0.5
     assert found.value == pytest.approx(100 * change.mean())
     assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half), abs=0.2)
-    assert difference(a, a, "x").high == 0
+    assert difference([(a, a)], "x").high == 0
+    mean = difference([(a, b), (b[:, :500], b[:, :500])], "x")  # of two tasks, one of which adds nothing
+    assert (mean.value, mean.high - mean.low) == pytest.approx((found.value / 2, half), rel=0.1)
 
 
 def test_the_interval_includes_the_seeds():
     """Models whose seeds differ by 10 points, on questions that do not."""
     a, b = np.zeros((3, 100), dtype=bool), np.zeros((3, 100), dtype=bool)
     a[0, :10] = a[1, :20] = a[2, :30] = True
-    found = difference(a, b, "x")
+    found = difference([(a, b)], "x")
     assert found.value == pytest.approx(20) and found.low < 14 and found.high > 26
 
 
