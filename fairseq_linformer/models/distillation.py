@@ -1,40 +1,37 @@
-"""``linformer_distillation``: a student learns the hidden states and logits of a teacher, and the task.
+"""``linformer_distillation``: a student learns the hidden states of a teacher, on text without masks.
 
     fairseq-train DATA --user-dir fairseq_linformer --criterion linformer_distillation --teacher roberta/model.pt ...
 
-    loss = hidden_weight * MSE of hidden states + logits_weight * KL of logits + task_weight * the task's loss
+    loss = mean squared error of the hidden states of all layers
 
-    B sentences or blocks, n positions, d width, V classes or size of the dictionary, L layers
+    B blocks, n positions, d width, V size of the dictionary, L layers
 
-It works with ``masked_lm`` and ``sentence_prediction``. As in fairseq's criterions of these tasks, gradients are
-averaged over masked tokens or sentences; the mean over hidden states is multiplied by the same number.
+It works with the task ``masked_lm``. As in fairseq's criterion of this task, gradients are averaged over masked tokens:
+the mean over hidden states is multiplied by their number.
 """
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from fairseq import checkpoint_utils, utils
+from fairseq import checkpoint_utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.models import build_model
 from fairseq.tasks.masked_lm import MaskedLMTask
-from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from torch import Tensor
 
 from ..config import PROBABILITY, check_values, setting
 from ..files import sha256
 from ..modules.windows import ceil_div
-from .state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, count_layers, head_names, max_positions, upgrade_names
+from .state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, count_layers, max_positions, upgrade_names
 from .stub_task import StubTask
 
-TERMS = ("hidden", "logits", "task")
 TEACHER_KEY = "teacher_sha256"
 """Key of the teacher's checksum in the task's state, in checkpoints."""
 NEW_LM_HEAD = "new, untrained"
@@ -50,36 +47,25 @@ class Teacher:
     It is not a module, so that its criterion neither trains nor saves its parameters.
 
     Args:
-        path: checkpoint of RoBERTa or a Linformer.
-        head: classification head to keep; None for none.
-        num_classes: its number of classes.
+        path: checkpoint of RoBERTa or a Linformer; classification heads are left out.
         name: name of the teacher in messages; None for the path.
 
     Attributes:
         sha256: checksum of the file.
         vocab_size, max_positions, layers, width: V, n, L and d.
-        has_trained_lm_head: False if it was converted from an encoder without masked LM head.
     """
 
-    def __init__(self, path: str, head: str | None = None, num_classes: int | None = None, name: str | None = None):
+    def __init__(self, path: str, name: str | None = None):
         self.path, self.name = Path(path), name or path
         checkpoint = checkpoint_utils.load_checkpoint_to_cpu(path)
         state = upgrade_names(checkpoint["model"])
-        bias = state.get(f"{CLASSIFICATION_HEADS}{head}.out_proj.bias")
-        if head is not None and (bias is None or len(bias) != num_classes):
-            found = f"it has {len(bias)}" if bias is not None else f"it has {', '.join(head_names(state)) or 'no head'}"
-            raise ValueError(f"teacher {self.name} must have the head {head!r} with {num_classes} classes, but {found}")
         self.sha256 = sha256(path)
         self.vocab_size, self.width = state[EMBEDDINGS].shape
         self.max_positions, self.layers = max_positions(state), count_layers(state)
-        imported = (checkpoint.get("provenance") or {}).get("imported") or {}
-        self.has_trained_lm_head = imported.get("lm_head") != NEW_LM_HEAD
         options = checkpoint["cfg"].model if checkpoint.get("cfg") else checkpoint["args"]
         self._model = build_model(options, StubTask(self.vocab_size, self.max_positions), from_checkpoint=True)
-        if head is not None:
-            inner_dim = len(state[f"{CLASSIFICATION_HEADS}{head}.dense.bias"])
-            self._model.register_classification_head(head, num_classes, inner_dim)
-        self._model.load_state_dict(state, model_cfg=options)
+        encoder = {key: value for key, value in state.items() if not key.startswith(CLASSIFICATION_HEADS)}
+        self._model.load_state_dict(encoder, model_cfg=options)
         self._model.eval().requires_grad_(False)
 
     def check_task(self, dictionary: Any, n: int, data: str) -> None:
@@ -116,115 +102,47 @@ class Teacher:
 class DistillationConfig(FairseqDataclass):
     """Options of ``--criterion linformer_distillation``."""
 
-    teacher: str = setting("???", "fairseq checkpoint of the teacher")
-    hidden_weight: Optional[float] = setting(
-        None,
-        "weight of the mean squared error of hidden states (default: 1 if teacher and student have equal width and "
-        "number of layers, else 0)",
-        at_least=0,
-    )
-    logits_weight: float = setting(
-        1.0, "weight of the KL divergence of predictions (mean squared error with --regression-target)", at_least=0
-    )
-    task_weight: float = setting(1.0, "weight of the task's loss", at_least=0)
-    temperature: float = setting(1.0, "temperature of the logits, at least 0.01", at_least=0.01)
-    unmasked: bool = setting(
-        False,
-        "masked_lm: read the text without masks and learn hidden states only; needs --logits-weight 0 and "
-        "--task-weight 0",
-    )
+    teacher: str = setting("???", "fairseq checkpoint of the teacher, of the student's width and number of layers")
     short_seq_prob: float = setting(
         0.0,
-        "with --unmasked: probability that a training batch is split into blocks of n/2, n/4, ... tokens, at least 16, "
-        "to learn short inputs too; blocks of fewer than 32 tokens are not split",
+        "probability that a training batch is split into blocks of n/2, n/4, ... tokens, at least 16, to learn short "
+        "inputs too; blocks of fewer than 32 tokens are not split",
         **PROBABILITY,
     )
-    classification_head_name: str = setting(
-        "sentence_classification_head", "name of the classification head, of both models"
-    )
-    regression_target: bool = setting(False, "sentence_prediction: the target is a score")
 
 
 @register_criterion("linformer_distillation", dataclass=DistillationConfig)
 class DistillationCriterion(FairseqCriterion):
-    """Weighted sum of the losses against the teacher and the task's loss."""
+    """The loss against the teacher's hidden states."""
 
     def __init__(self, cfg: DistillationConfig, task: Any):
         super().__init__(task)
-        _check_options(cfg, task)
-        self.is_classifier = isinstance(task, SentencePredictionTask)
-        self.is_regression = self.is_classifier and cfg.regression_target
+        if not isinstance(task, MaskedLMTask):
+            raise ValueError(f"task must be masked_lm, got {type(task).__name__}")
+        check_values(DistillationConfig, cfg)
+        if cfg.short_seq_prob and task.cfg.skip_masking:  # lengths are drawn from masks
+            raise ValueError(f"short_seq_prob must be 0 with skip_masking, got {cfg.short_seq_prob}")
         self.cfg, self.dictionary = cfg, task.source_dictionary
-        head = cfg.classification_head_name if self.is_classifier and cfg.logits_weight > 0 else None
-        self.teacher = Teacher(cfg.teacher, head, getattr(task.cfg, "num_classes", None))
-        if cfg.logits_weight and not self.is_classifier and not self.teacher.has_trained_lm_head:
-            raise ValueError(
-                f"logits_weight must be 0, because the masked LM head of the teacher {cfg.teacher} is untrained, got "
-                f"{cfg.logits_weight}"
-            )
+        self.teacher = Teacher(cfg.teacher)
         self.teacher.check_task(task.source_dictionary, task.max_positions(), task.cfg.data)
         task.state.merge_state_dict({TEACHER_KEY: self.teacher.sha256})
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """
         Returns:
-            The mean loss times the sample size; the sample size (masked tokens or sentences); and values for the log.
+            The mean loss times the sample size; the sample size, the number of masked tokens; and values for the log.
         """
-        weights = self.choose_weights(model)
-        tokens, sample_size, options = self._choose_outputs(sample, weights)
-        output, extra = model(tokens, **options)
-        terms: dict[str, Tensor] = {}
-        if weights["hidden"] or weights["logits"]:
-            if not weights["logits"]:  # its predictions are not needed, and it may have no such head
-                options = {"features_only": True, "return_all_hiddens": True}
-            expected, expected_extra = self.teacher(tokens, **options)
-        if weights["hidden"]:
-            ours, theirs = get_hidden_states(extra), get_hidden_states(expected_extra)
-            terms["hidden"] = hidden_loss(ours, theirs, tokens.ne(self.padding_idx))
-        if weights["logits"]:
-            terms["logits"] = self._compare(output, expected, soft=True)
-        log: dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
-        if weights["task"]:
-            targets = sample["target"]
-            targets = targets.view(-1) if self.is_classifier else targets[targets.ne(self.padding_idx)]
-            terms["task"] = self._compare(output, targets)
-            if not self.is_classifier:
-                log["npredicted"] = len(targets)
-            elif not self.is_regression:
-                log["ncorrect"] = (output.argmax(-1) == targets).sum()
-        # Zero times the output, so that every parameter behind it has a gradient.
-        loss = sum((weights[name] * value for name, value in terms.items()), output.float().sum() * 0) * sample_size
-        log |= {f"{name}_loss": value.detach() * sample_size for name, value in terms.items()}
-        log |= {"loss": loss.detach(), "sample_size": sample_size}
-        return loss, sample_size, log
-
-    def _compare(self, output: Tensor, expected: Tensor, soft: bool = False) -> Tensor:
-        """Loss of the predictions (rows, V) against the teacher's, if ``soft``, or the targets (rows,)."""
-        if not len(output):  # no token of the batch is masked: all workers log, and reduce, the same terms
-            return output.float().sum()
-        if self.is_regression:
-            return F.mse_loss(output.view(-1).float(), expected.view(-1).float())
-        if soft:
-            return logits_loss(output, expected, self.cfg.temperature)
-        return F.cross_entropy(output.float(), expected)
-
-    def _choose_outputs(self, sample: dict[str, Any], weights: dict[str, float]) -> tuple[Tensor, int, dict[str, Any]]:
-        """The tokens to read, the sample size (at least 1), and the options of ``forward`` of both models."""
-        tokens, target = sample["net_input"]["src_tokens"], sample["target"]
-        predicts = weights["logits"] > 0 or weights["task"] > 0
-        options: dict[str, Any] = {"return_all_hiddens": weights["hidden"] > 0}
-        if not predicts:
-            options["features_only"] = True
-        if self.is_classifier:
-            if predicts:
-                options["classification_head_name"] = self.cfg.classification_head_name
-            return tokens, target.size(0), options
+        self.check_shape(model)
+        inputs, target = sample["net_input"]["src_tokens"], sample["target"]
         masked = target.ne(self.padding_idx)
-        if self.cfg.unmasked:
-            tokens = self._shorten(torch.where(masked, target, tokens), masked)
-        if predicts:
-            options["masked_tokens"] = masked
-        return tokens, max(int(masked.sum()), 1), options
+        tokens, sample_size = self._shorten(torch.where(masked, target, inputs), masked), max(int(masked.sum()), 1)
+        output, extra = model(tokens, features_only=True, return_all_hiddens=True)
+        _, expected = self.teacher(tokens, features_only=True, return_all_hiddens=True)
+        ours, theirs = get_hidden_states(extra), get_hidden_states(expected)
+        # Zero times the output, so that every parameter behind it has a gradient.
+        loss = hidden_loss(ours, theirs, tokens.ne(self.padding_idx)) + output.float().sum() * 0
+        log = {name: sample[name] for name in ("ntokens", "nsentences")}
+        return loss * sample_size, sample_size, {**log, "loss": loss.detach() * sample_size, "sample_size": sample_size}
 
     def _shorten(self, tokens: Tensor, masked: Tensor) -> Tensor:
         """Split a training batch into shorter blocks with ``short_seq_prob``."""
@@ -235,65 +153,26 @@ class DistillationCriterion(FairseqCriterion):
             return tokens
         return split_blocks(tokens, length, self.dictionary.bos(), self.dictionary.eos(), self.dictionary.pad())
 
-    def choose_weights(self, model: Any) -> dict[str, float]:
-        """The weight of each term for a student; ValueError if its shape is not the teacher's, as the weights need."""
+    def check_shape(self, model: Any) -> None:
+        """Raise ValueError if the student's layers are not of the teacher's number and width."""
         encoder = model.encoder.sentence_encoder
         shape = len(encoder.layers), encoder.embed_tokens.embedding_dim
         expected = self.teacher.layers, self.teacher.width
-        shapes = (
-            f"the student has {shape[0]} layers of width {shape[1]}, the teacher {expected[0]} of width {expected[1]}"
-        )
-        weights: dict[str, float] = {name: getattr(self.cfg, f"{name}_weight") for name in TERMS}
-        if weights["hidden"] is None:
-            weights["hidden"] = float(shape == expected)
-        if weights["hidden"] and shape != expected:
+        if shape != expected:
             raise ValueError(
-                f"hidden_weight must be 0 for models of different shapes ({shapes}), got {weights['hidden']}"
+                f"the student must have {expected[0]} layers of width {expected[1]}, as the teacher, got {shape[0]} of "
+                f"width {shape[1]}"
             )
-        if not any(weights.values()):
-            raise ValueError(f"hidden_weight, logits_weight or task_weight must be above 0 ({shapes}), got 0 for all")
-        return weights
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Aggregate the logs of workers: losses in nats (fairseq's own criterions use bits), accuracy or perplexity."""
-
-        def total(key: str) -> Any:
-            return sum(log.get(key, 0) for log in logging_outputs)
-
-        size = total("sample_size")
-        metrics.log_scalar("loss", total("loss") / size, size, round=6)
-        for name in TERMS:
-            if any(f"{name}_loss" in log for log in logging_outputs):
-                metrics.log_scalar(f"{name}_loss", total(f"{name}_loss") / size, size, round=6)
-        if any("ncorrect" in log for log in logging_outputs):
-            metrics.log_scalar("accuracy", 100.0 * total("ncorrect") / total("nsentences"), size, round=1)
-        elif any("npredicted" in log for log in logging_outputs):
-            metrics.log_derived(
-                "ppl", lambda meters: utils.get_perplexity(meters["task_loss"].avg / math.log(2)), priority=10
-            )
+        """The mean loss of all workers."""
+        loss, size = (sum(log[key] for log in logging_outputs) for key in ("loss", "sample_size"))
+        metrics.log_scalar("loss", loss / size, size, round=6)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
         return True
-
-
-def _check_options(cfg: DistillationConfig, task: Any) -> None:
-    """Raise ValueError if an option is out of range, or conflicts with another one or the task."""
-    if not isinstance(task, (MaskedLMTask, SentencePredictionTask)):
-        raise ValueError(f"task must be masked_lm or sentence_prediction, got {type(task).__name__}")
-    check_values(DistillationConfig, cfg)
-    is_classifier = isinstance(task, SentencePredictionTask)
-    if cfg.unmasked and (is_classifier or cfg.logits_weight or cfg.task_weight):
-        raise ValueError(
-            "unmasked needs masked_lm, logits_weight 0 and task_weight 0, since no tokens are masked, got "
-            f"{cfg.logits_weight} and {cfg.task_weight}"
-        )
-    if cfg.short_seq_prob and (not cfg.unmasked or task.cfg.skip_masking):
-        raise ValueError(
-            "short_seq_prob needs unmasked, since short blocks lose their masks, and not skip_masking, since lengths "
-            f"are drawn from masks, got {cfg.short_seq_prob}"
-        )
 
 
 def get_hidden_states(extra: dict[str, Any]) -> list[Tensor]:
@@ -310,19 +189,6 @@ def hidden_loss(student: Sequence[Tensor], teacher: Sequence[Tensor], real: Tens
     """
     errors = [F.mse_loss(s[real].float(), t[real].float()) for s, t in zip(student, teacher, strict=True)]
     return torch.stack(errors).mean()
-
-
-def logits_loss(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
-    """Kullback-Leibler divergence from the teacher's to the student's probabilities, in nats, mean over rows.
-
-    Both are softened by the temperature; multiplying by its square keeps the scale of gradients (Hinton et al. 2015,
-    "Distilling the Knowledge in a Neural Network", section 2).
-
-    Args:
-        student, teacher: logits of m rows, (m, V).
-    """
-    log_p, log_q = (F.log_softmax(logits.float() / temperature, dim=-1) for logits in (teacher, student))
-    return F.kl_div(log_q, log_p, reduction="batchmean", log_target=True) * temperature**2
 
 
 def draw_length(masked: Tensor, short_seq_prob: float) -> int:

@@ -167,7 +167,7 @@ def _prepare(options: Linearization, source: ModelPath, out: Path) -> None:
     if heads := head_names(checkpoint["model"]):
         raise ValueError(
             f"{options.source} must have no classification head, since `linearize` distills the encoder, got "
-            f"{', '.join(heads)}; distill a finetuned model with the criterion linformer_distillation"
+            f"{', '.join(heads)}; distill the encoder before you finetune it"
         )
     student = to_linformer(checkpoint, **options.model)
     n = get_cfg_section(student, "model")["max_positions"]
