@@ -66,14 +66,13 @@ def forward_peak_bytes(build: Callable[[], nn.Module], batch: int, n: int, dtype
         return peak_bytes(lambda: module(tokens, padded=False), module, [tokens])
 
 
-def largest_batch(build: Callable[[], nn.Module], n: int, dtype: torch.dtype, memory: float) -> tuple[int, int]:
-    """The most sentences of n tokens that a forward pass fits into ``memory`` bytes, by linear extrapolation, and the
-    bytes of one more sentence."""
+def largest_batch(build: Callable[[], nn.Module], n: int, dtype: torch.dtype, memory: float) -> int:
+    """The most sentences of n tokens that a forward pass fits into ``memory`` bytes, by linear extrapolation."""
     with torch.device("meta"):
         module = build()
     fixed = dtype.itemsize * sum(t.numel() for t in [*module.parameters(), *module.buffers()])
     first, second = (forward_peak_bytes(build, batch, n, dtype) for batch in (1, 2))
-    return max(0, int(1 + (memory - fixed - first) // (second - first))), second - first
+    return max(0, int(1 + (memory - fixed - first) // (second - first)))
 
 
 @contextmanager

@@ -53,9 +53,10 @@ def significant(value: float) -> float:
 
 
 def repeated(values: Sequence[float], average: Callable[[Sequence[float]], float] = median) -> dict[str, Any]:
-    """``value`` (the median, or another average), ``low``, ``high`` and ``repetitions`` of a row, in six digits."""
+    """``value`` (the median, or another average), ``low``, ``high`` and ``repetitions`` of a row, in six digits;
+    nothing without values."""
     rounded = [significant(value) for value in values]
-    found = {"value": significant(average(rounded))}
+    found = {"value": significant(average(rounded))} if rounded else {}
     return found | {"low": min(rounded), "high": max(rounded), "repetitions": len(rounded)} if rounded[1:] else found
 
 

@@ -235,10 +235,8 @@ def perplexity_table(rows: Rows, title: str, models: Sequence[Model]) -> Table:
 
 
 def _median_in_words(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
     extremes = {"low": min(values), "high": max(values)} if len(values) > 1 else {}
-    return in_words(Row(value=median(values), **extremes), 4)
+    return in_words(Row(value=median(values), **extremes) if values else None, 4)
 
 
 def _head(budget: int) -> str:

@@ -7,10 +7,9 @@ same part; git keeps the earlier one.
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from ..benchmark.rows import Row
@@ -149,30 +148,18 @@ def read(path: Path) -> list[Result]:
 # Rows
 
 
-def mean_in_words(values: Sequence[float], decimals: int) -> str:
-    """The mean of values and their extremes, for a cell of a table; a dash if there are none.
-
-    >>> mean_in_words([1.0, 1.5], 2), mean_in_words([], 2)
-    ('1.25 (1.00 to 1.50)', '-')
-    """
-    if not values:
-        return "-"
-    average, low, high = (f"{each:.{decimals}f}" for each in (fmean(values), min(values), max(values)))
-    return f"{average} ({low} to {high})"
-
-
 def join(results: Iterable[Result], part: str = "") -> Rows:
     """The rows of several results: those whose part begins with ``part``."""
     return Rows(row for result in results if result.part.startswith(part) for row in result.rows)
 
 
 def in_words(row: Row | None, digits: int = 3) -> str:
-    """The value of a row and its extremes, for a cell of a table; a dash if there is none.
+    """The value of a row and its extremes, for a cell of a table; a dash if there is no value.
 
     >>> in_words(Row(value=1.25, low=1.0, high=1.5)), in_words(None)
     ('1.25 [1, 1.5]', '-')
     """
-    if row is None:
+    if not row:
         return "-"
     value, low, high = (
         f"{each:,.{max(digits, math.ceil(math.log10(abs(each) + 1)))}g}"  # integers in full, without an exponent

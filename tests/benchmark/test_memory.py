@@ -85,12 +85,11 @@ def test_fake_tensors_count_like_real_ones(build):
 def test_largest_batch_fits_and_a_larger_one_does_not():
     """One that is a tenth larger. From the second sentence on, some layouts need a copy, so the estimate is low."""
     build, memory = BUILDERS["eager"], 2**28
-    most, each = largest_batch(build, 64, torch.float32, memory)
+    most = largest_batch(build, 64, torch.float32, memory)
     fixed = 4 * sum(t.numel() for t in [*build().parameters(), *build().buffers()])
     for batch, fits in ((most, True), (most + most // 10, False)):
         assert (fixed + forward_peak_bytes(build, batch, 64, torch.float32) <= memory) == fits
-    assert most == pytest.approx(memory / each, rel=0.02)
-    assert largest_batch(build, 64, torch.float32, fixed) == (0, each)
+    assert largest_batch(build, 64, torch.float32, fixed) == 0
 
 
 def test_the_feed_forward_is_counted_in_one_piece():

@@ -194,18 +194,6 @@ SDPA = [*saved("time", 2.0, 3.0), rounds("time_ratio", 0.5, baseline="sdpa", k=1
 rule(table_3, "time", (HOLDS, SDPA), part="time")
 
 
-@pytest.mark.parametrize(
-    "n, k, end", [(65536, 128, "3 times fewer bytes (paper: 60x)"), (256, 64, "3 times fewer bytes")]
-)
-def test_lengths_of_table_3_that_do_not_fit(n, k, end):
-    rows = [
-        Row(metric="largest_batch", value=0, model="transformer", n=n),
-        Row(metric="bytes_ratio", value=3.0, model="linformer", n=n, k=k),
-    ]
-    (memory,) = [each for each in table_3.verdicts([result(rows, part="memory")]) if each.name == "memory"]
-    assert memory.outcome == UNMEASURED and memory.remarks[0].endswith(end)
-
-
 # Figures
 
 
@@ -328,8 +316,6 @@ def curves(last: float = 0.9, control: float = 0.7, missing: int = 0):
 
 
 ON = {"scale": "encoder"}
-for kept, outcome in ((0.8, HOLDS), (0.799, FAILS)):
-    rule(distillation, "near", (outcome, [share(Model(512, 128, local_window=16), 512, kept)]), part="untrained", **ON)
 rule(
     distillation,
     "graded",

@@ -38,7 +38,6 @@ RUNS = [
     ("theorem-1", "heads"),
     ("theorem-2", "heads"),
     ("recall", "recall"),
-    ("distillation", "untrained"),
     ("distillation", "short inputs"),
     ("distillation", "curve n=32, k=8, graded, W=4"),
     ("long-documents", "imdb: pieces, seed 1"),

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ from ...benchmark.measure import measure_once
 from ...config import LinformerConfig
 from ...modules import LinformerEncoder
 from ..page import Table
-from ..result import Inputs, Parts, Result, Row, Rows, mean_in_words, significant
+from ..result import Inputs, Parts, Result, Row, Rows, in_words, repeated, significant
 from ..run import Model, label
 from ..verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval, wilson
 
@@ -165,12 +166,13 @@ def tables(results: Sequence[Result]) -> list[Table]:
     rows, sizes = results[0].rows, SIZES[results[0].scale]
 
     def cell(model: Model) -> str:
-        return mean_in_words([100 * row.value for row in rows.select("accuracy", **model.fields)], 1)
+        values = [100 * row.value for row in rows.select("accuracy", **model.fields)]
+        return in_words(Row(repeated(values, fmean)))
 
     head = ["model", "k = 1, default start", *(f"k = {k}" for k in (*sizes["ks"], sizes["n"]))]
     cells = [["full attention", *[""] * (len(head) - 2), cell(full_attention(sizes))]]
     cells += [[name, *map(cell, models), ""] for name, models in lines_of(sizes).items()]
-    return [Table(f"Accuracy in %, n = {sizes['n']}, mean over seeds (lowest to highest)", head, cells)]
+    return [Table(f"Accuracy in %, n = {sizes['n']}, mean over seeds [lowest, highest]", head, cells)]
 
 
 # Task and model

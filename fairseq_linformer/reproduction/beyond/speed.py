@@ -29,18 +29,17 @@ TITLE = "Speed"
 SAYS = "faster than the authors' code; than RoBERTa at n = 16,384, and hardly slower on short inputs"
 THREADS = 2
 """Threads of PyTorch on a CPU."""
-_ALL: dict[str, tuple[str, ...]] = dict.fromkeys(("training", "process", "inference"), ())
 PARTS: Parts = {
     "smoke": {"training": ()},
-    "cpu": {**_ALL, "finetuning": ("tasks",)},
-    "gpu": {**_ALL, "finetuning": ("tasks",)},
+    "cpu": {"training": (), "inference": (), "finetuning": ("tasks",)},
+    "gpu": {"training": ()},
 }
 LENGTHS, FINETUNING_LENGTHS, INFERENCE_LENGTHS = (512, 1024, 2048, 4096), (32, 64, 128), (512, 4096, 16384)
 POSITIONS, K = 512, 256
 """n of finetuned models, and k of all."""
-TOKENS = {"cpu": (2048, 4096), "gpu": (32_768, 32_768)}
-"""Tokens of a training step and of a forward pass: a large GPU computes fewer in less time than it takes to launch the
-kernels."""
+BASE = replace(CPU, layers=12)
+TRAINING = {"cpu": (BASE, 2048), "gpu": (GPU, 32_768)}
+"""Setup, and tokens of a step: a large GPU computes fewer in less time than it takes to launch the kernels."""
 
 
 def run(inputs: Inputs) -> Result:
@@ -57,20 +56,15 @@ def measurements(inputs: Inputs) -> list[partial]:
         models = "linformer", "transformer-sdpa"
         pretraining = list_measurements("training", SMOKE, models, [32], [16], 64)
         return [*pretraining, *list_measurements("training", SMOKE, models, [16], [8], 64, positions=32)]
-    setup = GPU if scale == "gpu" else replace(CPU, layers=12)
-    step_tokens, forward_tokens = TOKENS[scale]
     if part == "training":
-        steps = partial(list_measurements, "training", setup, FAIRSEQ_MODELS, ks=[K], tokens=step_tokens)
+        setup, tokens = TRAINING[scale]
+        steps = partial(list_measurements, "training", setup, FAIRSEQ_MODELS, ks=[K], tokens=tokens)
         return [*steps(lengths=LENGTHS), *steps(lengths=FINETUNING_LENGTHS, positions=POSITIONS)]
     if part == "inference":
-        passes = replace(setup, rounds=2)
-        return list_measurements("inference", passes, FAIRSEQ_MODELS, INFERENCE_LENGTHS, [K], forward_tokens)
-    whole = replace(setup, dtype="fp16" if scale == "gpu" else "fp32")
-    if part == "process":
-        whole = replace(whole, rounds=1)
-        return list_measurements("processes", whole, FAIRSEQ_MODELS, [POSITIONS], [K], POSITIONS)
+        passes = replace(BASE, rounds=2)
+        return list_measurements("inference", passes, FAIRSEQ_MODELS, INFERENCE_LENGTHS, [K], 4096)
     data = str(task_folder("sst-2", POSITIONS, inputs))
-    return list_measurements("processes", whole, FAIRSEQ_MODELS, [POSITIONS], [K], 32 * POSITIONS, data=data)
+    return list_measurements("processes", BASE, FAIRSEQ_MODELS, [POSITIONS], [K], 32 * POSITIONS, data=data)
 
 
 BOUNDS = {

@@ -15,7 +15,7 @@ one; not enough evidence with fewer than 6 layers. Encoders with random weights 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean
+from statistics import fmean, mean
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from ...analysis.sentences import Sentences
 from ...analysis.spectrum import Spectrum, measure_spectrum
 from ...data.manifest import describe_source
 from ..page import Panel, Table
-from ..result import Inputs, Parts, Result, Row, join, mean_in_words, significant
+from ..result import Inputs, Parts, Result, Row, in_words, join, repeated, significant
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
@@ -116,10 +116,10 @@ def tables(results: Sequence[Result]) -> list[Table]:
     shares = shares_by_layer(results)
     sources = list(dict.fromkeys(source for source, _ in shares))
     rows = [
-        [str(layer), *(mean_in_words(shares.get((source, layer), []), 2) for source in sources)]
+        [str(layer), *(in_words(Row(repeated(shares.get((source, layer), []), fmean))) for source in sources)]
         for layer in sorted({layer for _, layer in shares})
     ]
-    title = "Share of the sum of singular values in their first quarter, mean over heads (lowest to highest)"
+    title = "Share of the sum of singular values in their first quarter, mean over heads [lowest, highest]"
     return [Table(title, ["layer", *sources], rows)]
 
 

@@ -34,7 +34,7 @@ from ...modules import LinformerEncoder
 from ..benchmarks import CPU, GPU, SMOKE, run_benchmark
 from ..page import Panel, Table
 from ..paper_numbers import TABLE_3_DIMENSIONS, TABLE_3_MEMORY, TABLE_3_TIME, table_3
-from ..result import Inputs, Parts, Result, Row, Rows, in_words, significant
+from ..result import Inputs, Parts, Result, Row, in_words, significant
 from ..verdict import Check, Verdict, decide
 
 TITLE, WHERE = "Table 3", "Table 3, section 5.3"
@@ -86,36 +86,24 @@ def run_time(inputs: Inputs) -> Result:
 
 
 def count_batches(lengths: Sequence[int], dims: Sequence[int], setup: Setup) -> Iterator[Row]:
-    """The Transformer's largest batch, and the ratios of batches and of bytes per sentence. A batch of no sentence has
-    none."""
+    """The ratios of the largest batches, where a sentence of the Transformer fits."""
 
-    def count(build: Callable[[], LinformerEncoder], n: int) -> tuple[int, int]:
+    def count(build: Callable[[], LinformerEncoder], n: int) -> int:
         return largest_batch(build, n, torch.float16, MEMORY_GIB * 2**30)
 
     for n in lengths:
         theirs = count(partial(build_transformer, setup.config(Case("transformer-eager", n)), "eager"), n)
-        yield Row(metric="largest_batch", value=theirs[0], unit="sentences", model="transformer", n=n)
-        for k in (k for k in dims if k < n):
+        for k in (k for k in dims if k < n and theirs):
             config = replace(setup.config(Case("linformer", n, k)), projection_init="normal")
-            ours = count(partial(build_materialized, config), n)
+            ratio = significant(count(partial(build_materialized, config), n) / theirs)
             at: dict[str, Any] = {"baseline": "eager", "model": "linformer", "n": n, "k": k}
-            if theirs[0] and ours[0]:
-                ratio = significant(ours[0] / theirs[0])
-                yield Row(metric="batch_ratio", value=ratio, unit="ratio of batches", **at)
-            fewer = significant(theirs[1] / ours[1])
-            yield Row(metric="bytes_ratio", value=fewer, unit="ratio of bytes", **at)
-
-
-def half_of(result: Result) -> str:
-    """``time`` or ``memory``; several parts may be of one half."""
-    return result.part.partition(",")[0]
+            yield Row(metric="batch_ratio", value=ratio, unit="ratio of batches", **at)
 
 
 def paper_cells(result: Result) -> Iterator[tuple[float, Row]]:
     """What the paper prints and our row, of each cell that both have, with eager attention."""
-    half = half_of(result)
-    for row in result.rows.select(METRICS[half], baseline="eager"):
-        if printed := table_3(PRINTED[half], row.n, row.k):
+    for row in result.rows.select(METRICS[result.part], baseline="eager"):
+        if printed := table_3(PRINTED[result.part], row.n, row.k):
             yield printed, row
 
 
@@ -123,7 +111,7 @@ def gain_checks(result: Result) -> list[Check]:
     """More than 1 in every cell."""
     checks = []
     for printed, row in paper_cells(result):
-        text = f"n = {row.n}, k = {row.k}: {half_of(result)} {row.value:.3g}x (paper: {printed:g}x); needs > 1"
+        text = f"n = {row.n}, k = {row.k}: {result.part} {row.value:.3g}x (paper: {printed:g}x); needs > 1"
         checks.append(decide(row.low > 1, text, row.high <= 1))
     return checks
 
@@ -152,27 +140,13 @@ def _rises(line: Sequence[Row], along: str, where: str) -> Check:
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     found = []
     for half, claim in CLAIMS.items():
-        measured = [result for result in results if half_of(result) == half]
+        measured = [result for result in results if result.part == half]
         checks = [check for result in measured for check in gain_checks(result)]  # models of several depths apart
-        remarks = [remark for result in measured for remark in _too_long(result.rows)]
-        found.append(Verdict(half, claim, checks, remarks=remarks))
+        found.append(Verdict(half, claim, checks))
         for along, words in GROWTH.items():
             checks = [check for result in measured for check in growth_checks(result, along)]
             found.append(Verdict(f"{half} with {along}", f"The gain in {half} grows with {words}.", checks))
     return found
-
-
-def _too_long(rows: Rows) -> list[str]:
-    """The lengths at which no sentence fits the Transformer's memory."""
-    remarks = []
-    for row in rows.select("largest_batch", model="transformer", value=0):
-        ratio = min(rows.select("bytes_ratio", n=row.n), key=lambda each: each.k)
-        printed = table_3(TABLE_3_MEMORY, row.n, ratio.k)
-        remarks.append(
-            f"n = {row.n:,}: no sentence fits the Transformer's memory; at k = {ratio.k} the Linformer takes "
-            f"{ratio.value:.3g} times fewer bytes" + (f" (paper: {printed}x)" if printed else "")
-        )
-    return remarks
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
@@ -180,7 +154,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
     found = []
     for result in results:
         cells = [[f"{r.n:,}", str(r.k), f"{printed:g}", in_words(r)] for printed, r in paper_cells(result)]
-        title = f"{TITLES[half_of(result)]}, {describe(result)}"
+        title = f"{TITLES[result.part]}, {describe(result)}"
         found += [Table(title, ["n", "k", "paper", "ours, median [extremes]"], cells)] if cells else []
         sdpa = [[f"{r.n:,}", str(r.k), in_words(r)] for r in result.rows.select("time_ratio", baseline="sdpa")]
         found += [Table(f"Speedup over SDPA, {describe(result)}", ["n", "k", "ours"], sdpa)] if sdpa else []
@@ -191,7 +165,7 @@ def describe(result: Result) -> str:
     """What ours was measured on; the paper's is a V100."""
     c = result.configuration
     layers = f"{c['layers']} layer{'s' * (c['layers'] > 1)} of {c['embed_dim']}, {c['dtype']}"
-    if half_of(result) == "memory":
+    if result.part == "memory":
         return f"{layers}, {c['memory_gib']:g} GiB, counted"
     return f"{layers}, {c['device']}" + f", {c['threads']} thread{'s' * (c['threads'] > 1)}" * (c["device"] == "cpu")
 
@@ -200,7 +174,7 @@ def chart(results: Sequence[Result]) -> list[Panel]:
     """Each half, the paper's with ours."""
     panels = []
     for result in results:
-        half = half_of(result)
+        half = result.part
         ours = result.rows.select(METRICS[half], baseline="eager").lines("k", "n", "k = {}")
         theirs = {
             f"k = {k}, paper": [[(n, value) for n in PRINTED[half] if (value := table_3(PRINTED[half], n, k))]]
