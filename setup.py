@@ -56,7 +56,6 @@ setup(
         **EXTRAS,
         "train": merge("fairseq", "text", "evaluate"),
         "all": merge(*EXTRAS),
-        "benchmark": ["transformers>=5,<6", "matplotlib"],
         "test": ["pytest", "pytest-xdist", "hypothesis", "accelerate", "peft", "sentence-transformers>=5,<7"],
         "lint": ["ruff==0.17.6", "mypy==2.4.1", "types-tqdm", "types-PyYAML"],
         "docs": ["mkdocs-material", "mkdocstrings[python]"],

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Run the tests that CI does not wait for: a real Slurm, faults at 20 random moments, an hour of fuzzing, 2 GB of text.
+# Run the tests that CI does not wait for: a real Slurm, faults at 20 random moments.
 #
-#   scripts/nightly.sh                                # all, about 3 hours on 2 cores
+#   scripts/nightly.sh                                # all, about 2 hours on 2 cores
 #   scripts/nightly.sh tests/training/test_slurm.py   # a part; arguments are those of pytest
 #
 # .venv gets the newest versions that setup.py allows; scripts/constraints.txt says how to record them if all is green.

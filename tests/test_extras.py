@@ -45,7 +45,7 @@ def test_every_imported_module_is_in_an_extra():
     assert find_modules() - BASE <= listed
 
 
-@pytest.mark.parametrize("extra", [extra for extra in EXTRAS if extra != "benchmark"])  # which is not installed
+@pytest.mark.parametrize("extra", EXTRAS)
 def test_an_extra_brings_its_modules(extra):
     distributions = packages_distributions()
     brought = {canonicalize_name(name) for module in EXTRAS[extra].split() for name in distributions[module]}
@@ -54,7 +54,7 @@ def test_an_extra_brings_its_modules(extra):
 
 def test_extras_that_join_others():
     assert read_requirements("train") == set().union(*map(read_requirements, TRAIN))
-    assert read_requirements("all") == set().union(*map(read_requirements, EXTRAS.keys() - {"benchmark"}))
+    assert read_requirements("all") == set().union(*map(read_requirements, EXTRAS))
 
 
 @pytest.fixture(scope="module")

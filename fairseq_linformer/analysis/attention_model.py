@@ -7,7 +7,6 @@
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,12 +28,6 @@ class AttentionModel:
     module: nn.Module
     n: int
     tokenizer: Any = None
-
-    @property
-    def short_name(self) -> str:
-        """Name for figures: the last part of ``name``; for a checkpoint also its folder, since file names repeat."""
-        path = Path(self.name)
-        return "/".join(path.absolute().parts[-2:]) if path.is_file() else path.name
 
     def read_maps(self, tokens: Tensor) -> list[Tensor]:
         """The context mapping matrices of each layer, (B, H, n, m), in single precision.

@@ -84,7 +84,8 @@ def measure_spectrum(
         state: file of the sums so far, written every 30 seconds; a rerun with a model and text of these names, and
             the same n, resumes from it.
     """
-    name, saved = f"{model.short_name} on {text}", time.monotonic()
+    # A checkpoint with its folder, since file names repeat.
+    name, saved = f"{'/'.join(Path(model.name).parts[-2:])} on {text}", time.monotonic()
     key = f"{model.name}, {text}, {n}"
     sums, done = _read_state(state, key)
     with progress_bar("spectrum", number, "sentence", initial=done) as progress:

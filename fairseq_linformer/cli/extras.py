@@ -10,7 +10,6 @@ EXTRAS = {
     "huggingface": "safetensors transformers",
     "onnx": "numpy onnx onnx_ir onnxruntime onnxscript",
     "curves": "matplotlib tensorboard",
-    "benchmark": "matplotlib transformers",
     "fairseq": "bitarray cffi hydra numpy omegaconf packaging regex requests sacrebleu scipy sklearn tqdm",
 }
 """The modules that each extra brings."""

@@ -1,9 +1,7 @@
 """Shared parts of the commands: parsers, common options, and the errors of what a user typed."""
 
 import argparse
-import re
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,7 +29,7 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser whose result has only the options that are given or have a default.
 
-    Errors are one line, without the usage of up to 20 lines, and name the option or choice that was probably meant.
+    Errors are one line, without the usage of up to 20 lines.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -55,20 +53,7 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def error(self, message: str) -> NoReturn:
-        choices = (str(word) for action in self._actions for word in action.choices or ())
-        known = [*self._option_string_actions, *choices]
-        unknown = [word for word in re.findall(r"--[\w-]+|(?<=choice: ')[^']+", message) if word not in known]
-        hint = suggest(unknown[0], known) if unknown else ""
-        self.exit(2, f"{self.prog}: error: {message}{hint}; see {self.prog} --help\n")
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """
-    >>> suggest("sst2", ["sst-2", "qnli"]), suggest("nothing", ["sst-2", "qnli"])
-    (' (did you mean sst-2?)', '')
-    """
-    close = get_close_matches(word, known, 1, cutoff=0.7)
-    return f" (did you mean {close[0]}?)" if close else ""
+        self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
 
 def add_command(commands: Any, name: str, text: str) -> Parser:
@@ -100,10 +85,7 @@ def check_taken(given: dict[str, Any], where: str) -> None:
 def check_task_or_file(name: str) -> None:
     """Raise ValueError unless this is a task, a file, a folder, or - for standard input."""
     if name not in (*TASKS, "-") and not Path(name).exists():
-        if Path(name).suffix or "/" in name:
-            raise ValueError(f"{name} does not exist; expected a task, a file or a folder")
-        known = f"choose from {', '.join(TASKS)}, a file or a folder"
-        raise ValueError(f"unknown task or file {name!r}{suggest(name.lower(), TASKS)}; {known}")
+        raise ValueError(f"unknown task or file {name!r}; choose from {', '.join(TASKS)}, a file or a folder")
 
 
 def positive(text: str) -> int:

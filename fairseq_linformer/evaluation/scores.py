@@ -1,4 +1,4 @@
-"""Metrics with confidence intervals: accuracy, F1, correlations, the confusion matrix and calibration.
+"""Metrics with confidence intervals: accuracy, F1, correlations and the confusion matrix.
 
 N rows, C classes
 """
@@ -13,7 +13,6 @@ from scipy import stats
 from sklearn import metrics
 
 CONFIDENCE = 0.95
-BINS = 10
 
 Scores = dict[str, Any]
 """Scores of labeled rows, as ``--json`` writes them:
@@ -22,7 +21,6 @@ rows         N
 scores       accuracy, f1 and matthews, or pearson and spearman, by name: value and interval at level ``CONFIDENCE``
 majority     share of the most frequent label; None for regression
 confusion    (C, C), rows are labels and columns predictions; empty for regression
-calibration  whether predictions with probability 0.8 are correct 8 times out of 10; None for regression
 """
 
 
@@ -51,7 +49,6 @@ def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 
         "scores": scores,
         "majority": float(np.bincount(targets).max() / n),
         "confusion": confusion.tolist(),
-        "calibration": _calibration(targets, probabilities),
     }
 
 
@@ -69,7 +66,7 @@ def score_regression(targets: ArrayLike, predictions: ArrayLike) -> Scores:
         if np.ptp(predictions) > 0:
             result = stats.pearsonr(transform(targets), transform(predictions))
             scores[name] = _score(result.statistic, result.confidence_interval(CONFIDENCE))
-    return {"rows": len(targets), "scores": scores, "majority": None, "confusion": [], "calibration": None}
+    return {"rows": len(targets), "scores": scores, "majority": None, "confusion": []}
 
 
 def _jackknife(metric: Callable[..., float], confusion: np.ndarray, lowest: float) -> dict[str, Any]:
@@ -90,21 +87,6 @@ def _jackknife(metric: Callable[..., float], confusion: np.ndarray, lowest: floa
 
 def _score(value: float, interval: Sequence[float]) -> dict[str, Any]:
     return {"value": float(value), "interval": [float(end) for end in interval]}
-
-
-def _calibration(targets: np.ndarray, probabilities: np.ndarray) -> dict[str, Any]:
-    """Expected calibration error (Guo et al. 2017, equation 3), mean negative log-likelihood in nats, and squared error
-    of the probabilities, summed over classes (Brier 1950); bins by confidence, the probability of the predicted class.
-    """
-    confidence, is_correct = probabilities.max(1), probabilities.argmax(1) == targets
-    bin_of = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    sums, correct = (np.bincount(bin_of, weights, BINS) for weights in (confidence, is_correct))
-    classes = range(probabilities.shape[1])
-    return {
-        "expected_error": float(np.abs(sums - correct).sum() / len(targets)),
-        "negative_log_likelihood": metrics.log_loss(targets, probabilities, labels=classes),
-        "brier": metrics.brier_score_loss(targets, probabilities, labels=classes, scale_by_half=False),
-    }
 
 
 def format_values(name: str, *values: float) -> list[str]:
@@ -147,7 +129,4 @@ def format_scores(scores: Scores, names: Sequence[str], positive: int = 1) -> li
     lines += ["", "label \\ prediction".ljust(width) + "".join(f"{name:>{width}}" for name in names)]
     for name, row in zip(names, scores["confusion"]):
         lines.append(f"{name:<{max(width, 18)}}" + "".join(f"{count:>{width},}" for count in row))
-    calibration = scores["calibration"]
-    error, likelihood = calibration["expected_error"], calibration["negative_log_likelihood"]
-    means = f"expected error {error:.4f}, negative log-likelihood {likelihood:.4f}, Brier {calibration['brier']:.4f}"
-    return [*lines, "", f"calibration: {means}"]
+    return lines

@@ -47,9 +47,6 @@ class TokenizerJsonBPE:
         text: str = self.tokenizer.decoder.decode(tokens.split())
         return text
 
-    def is_beginning_of_word(self, token: str) -> bool:
-        return begins_word(token, is_wordpiece=type(self.tokenizer.model).__name__ == "WordPiece")
-
 
 def begins_word(token: str, is_wordpiece: bool) -> bool:
     """Whether a token begins a word: WordPiece marks the others, sentencepiece and byte-level BPE the space before."""

@@ -43,15 +43,6 @@ ALIGNED = 64
 Multiplication Background", tensor core requirements). RoBERTa's dictionary has 50,265 entries."""
 
 
-class ClassificationHeads(nn.ModuleDict):
-    """The classification heads of a model, by name."""
-
-    def __getitem__(self, key: str) -> nn.Module:
-        if key not in self:
-            raise ValueError(f"unknown classification head {key!r}; the model has {', '.join(self) or 'none'}")
-        return super().__getitem__(key)
-
-
 @register_model("linformer_roberta", dataclass=LinformerRobertaConfig)
 class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
     """RoBERTa whose self-attention is linear in the length of the input.
@@ -61,10 +52,6 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
     """
 
     encoder: "LinformerRobertaEncoder"
-
-    def __init__(self, args, encoder):
-        super().__init__(args, encoder)
-        self.classification_heads = ClassificationHeads()
 
     @classmethod
     def add_args(cls, parser):

@@ -25,12 +25,10 @@ from yaml import YAMLError
 from ..checkpoints.identify import LAST
 from ..data.tokenizer_files import DICTIONARY
 from ..models.datasets import check_dataset
-from ..models.options import LinformerRobertaConfig
 from ..resources import CONFIGS, PLUGIN
 
-SECTIONS = {name: field.default for name, field in FairseqConfig.__dataclass_fields__.items()}
-SECTIONS["model"] = LinformerRobertaConfig
-"""The sections of fairseq's configuration, and what they have."""
+SECTIONS = [name for name in FairseqConfig.__dataclass_fields__ if name != "_name"]
+"""The sections of fairseq's configuration."""
 DEVICES: dict[str, dict[str, Any]] = {
     "cuda": {},
     "cpu": {
@@ -116,9 +114,7 @@ def compose_config(config: str | Path, overrides: Sequence[str] = ()) -> DictCon
         key = word.lstrip("+~").partition("=")[0]
         section = key.partition(".")[0].partition("/")[0]
         if section not in (*SECTIONS, "hydra") and not (base.parent / section).is_dir():
-            sections = [name for name, options in SECTIONS.items() if hasattr(options, key)]
-            hint = f" (did you mean {sections[0]}.{key}?)" if sections else ""
-            raise ValueError(f"{section} in {word} is not a section of {base.name}{hint}")
+            raise ValueError(f"{section} in {word} is not a section of {base.name}; choose from {', '.join(SECTIONS)}")
     logging.getLogger("hydra").setLevel(logging.WARNING)
     _register_schema(base.stem)
     GlobalHydra.instance().clear()

@@ -127,7 +127,7 @@ CASES: list[Case] = [
         "finetune",
         "",
         r"""
-        sst-3 mlm/model.pt -> unknown task or file 'sst-3' \(did you mean sst-2\?\); choose from sst-2.* a file
+        sst-3 mlm/model.pt -> unknown task or file 'sst-3'; choose from sst-2.* a file
         bad/folder mlm/model.pt -> bad/folder must be a folder that `prepare` wrote, or have .* train.tsv, train.csv
         bad/empty.csv mlm/model.pt -> empty.csv has no rows
         rows.tsv mlm/model.pt -> rows.tsv has only 2 rows.*--valid
@@ -141,9 +141,8 @@ CASES: list[Case] = [
         sst-2 mlm/model.pt --data task --source glue --lr nan -> --lr must .*nan
         sst-2 mlm/model.pt --data task --source glue --dry-run --slurm -> task is not prepared, and --dry-run writes
         sst-2 mlm/model.pt --seed 1 2 -> an override must be KEY=VALUE or ~KEY, got 2
-        sst-2 mlm/model.pt --data task --source glue +dropout=0.3 -> dropout in .*did you mean model.dropout
-        SST2 mlm/model.pt -> unknown task or file 'SST2' \(did you mean sst-2\?\)
-        nowhere.csv mlm/model.pt -> nowhere.csv does not exist; expected a task, a file or a folder
+        sst-2 mlm/model.pt --data task --source glue +dropout=0.3 -> dropout in .* is not a section of .*model
+        nowhere.csv mlm/model.pt -> unknown task or file 'nowhere.csv'; choose from sst-2.* a folder
         sst-2 hf/model.safetensors -> hf/model.safetensors is a file of a model; pass its folder
         sst-2 bad/onnx -> onnx must be a fairseq checkpoint or a model of transformers, got an ONNX folder; pass what
         sst-2 mlm/model.pt --data task --source glue --batch 3 -> unrecognized arguments: --batch

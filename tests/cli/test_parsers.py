@@ -81,18 +81,17 @@ def test_version(capsys):
 
 
 @pytest.mark.parametrize(
-    "words, meant",
+    "words, problem",
     [
-        (["finetune", "sst-2", "x.pt", "--max-epochs", "3"], "--max-epoch"),
-        (["prepare", "sst2", "out", "--tokenizer", "x"], "sst-2"),
-        (["exprot", "x.pt", "out"], "export"),
+        (["finetune", "sst-2", "x.pt", "--max-epochs", "3"], "unrecognized arguments: --max-epochs"),
+        (["prepare", "sst2", "out", "--tokenizer", "x"], "invalid choice: 'sst2' .choose from .*sst-2"),
     ],
 )
-def test_a_misspelled_word_is_answered_with_the_one_meant(words, meant, capsys):
+def test_a_misspelled_word_is_named_in_one_line(words, problem, capsys):
     with pytest.raises(SystemExit) as end:
         main(words)
     assert end.value.code == 2
-    expected = rf"fairseq-linformer.*: error: .*did you mean {meant}\?\)?; see fairseq-linformer.* --help\n"
+    expected = rf"fairseq-linformer.*: error: .*{problem}.*; see fairseq-linformer.* --help\n"
     assert re.fullmatch(expected, capsys.readouterr().err)
 
 
