@@ -21,13 +21,13 @@ class AttentionModel:
         name: path or hub name.
         module: the model of ``transformers``.
         n: maximum input length in tokens.
-        tokenizer: a ``transformers`` tokenizer; None if not loaded.
+        tokenizer: a ``transformers`` tokenizer.
     """
 
     name: str
     module: nn.Module
     n: int
-    tokenizer: Any = None
+    tokenizer: Any
 
     def read_maps(self, tokens: Tensor) -> list[Tensor]:
         """The context mapping matrices of each layer, (B, H, n, m), in single precision.

@@ -13,16 +13,12 @@ from .spectrum import Spectrum
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 
 
-def _escape_mathtext(text: str) -> str:
-    """Escape dollar signs, between which matplotlib reads mathtext."""
-    return text.replace("$", r"\$")
-
-
 def draw_spectra(path, spectra: Sequence[Spectrum]) -> None:
     """Figure 1: the curves of each spectrum by layer, and the heat map of the first spectrum; a PNG."""
     from matplotlib.figure import Figure
 
-    titles = [_escape_mathtext(f"{each.name}\nn = {each.n}, {each.sentences:,} sentences") for each in spectra]
+    # Between dollar signs matplotlib reads mathematics.
+    titles = [f"{each.name}\nn = {each.n}, {each.sentences:,} sentences".replace("$", r"\$") for each in spectra]
     # Without pyplot, which would look for a display.
     figure = Figure(figsize=(3.6 * len(spectra) + 4, 3.8), dpi=110, layout="constrained")
     axes = figure.subplots(1, len(spectra) + 1, squeeze=False)[0]

@@ -26,35 +26,31 @@ NO_LIMIT = int(1e30)
 """``model_max_length``: the caller truncates sentences; with a limit the tokenizer would warn about each long one."""
 
 
-def load_model(
-    name, device: str = "cpu", tokenizer: bool = True, dictionary=None, tokenizer_files: Path | None = None
-) -> AttentionModel:
+def load_model(name, device: str = "cpu", dictionary=None, tokenizer_files: Path | None = None) -> AttentionModel:
     """Load a model in eval mode, with its tokenizer. No code from a checkpoint or the hub is executed.
 
     Args:
         name: as for ``identify``: a fairseq checkpoint (RoBERTa, this Linformer or the authors'), loaded weights-only,
             or a ``transformers`` model.
-        tokenizer: False to load none.
         dictionary, tokenizer_files: of a checkpoint; None for those next to it.
     """
     kind, name = source = identify(name)
     source.check_kind(Kind.FAIRSEQ, Kind.TRANSFORMERS)
     if kind is Kind.FAIRSEQ:
-        model = _load_checkpoint(Path(name), tokenizer, dictionary, tokenizer_files)
+        model = _load_checkpoint(Path(name), dictionary, tokenizer_files)
     elif dictionary or tokenizer_files:
         raise ValueError(f"{name} has its own tokenizer; a dictionary and tokenizer are for fairseq checkpoints")
     else:
-        model = _load_transformers(name, tokenizer)
+        model = _load_transformers(name)
     if window := getattr(model.module.config, "local_window", 0):
         raise ValueError(f"local_window must be 0, since neighbors are not columns of a map, got {window}")
-    if model.tokenizer is not None:
-        model.tokenizer.model_max_length = NO_LIMIT
+    model.tokenizer.model_max_length = NO_LIMIT
     model.module.to(device).eval()
     model.read_maps(torch.full((1, 4), 2))  # any token but padding; raises ValueError if the model has no maps
     return model
 
 
-def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: Path | None) -> AttentionModel:
+def _load_checkpoint(path: Path, dictionary, files: Path | None) -> AttentionModel:
     checkpoint = open_checkpoint(path)
     if not has_projections(checkpoint["model"]):  # fairseq's own attention returns the mean over heads
         checkpoint = to_linformer(checkpoint, projection="none")
@@ -62,17 +58,15 @@ def _load_checkpoint(path: Path, with_tokenizer: bool, dictionary, files: Path |
     with torch.device("meta"):
         module = LinformerModel(LinformerPreTrainedConfig(**asdict(encoder.config)))
     module.encoder = encoder
-    tokenizer = None
-    if with_tokenizer:
-        if files and dictionary is None and (files / DICTIONARY).is_file():  # that of GPT-2
-            dictionary = files / DICTIONARY
-        folder = find_companions(path, checkpoint)
-        tokenizer, paths = find_tokenizer(folder, encoder.config.max_positions, dictionary, files)
-        check_dictionary(paths[DICTIONARY], encoder.config.vocab_size, path)
+    if files and dictionary is None and (files / DICTIONARY).is_file():  # that of GPT-2
+        dictionary = files / DICTIONARY
+    folder = find_companions(path, checkpoint)
+    tokenizer, paths = find_tokenizer(folder, encoder.config.max_positions, dictionary, files)
+    check_dictionary(paths[DICTIONARY], encoder.config.vocab_size, path)
     return AttentionModel(str(path), module, encoder.config.max_positions, tokenizer)
 
 
-def _load_transformers(name: str, with_tokenizer: bool) -> AttentionModel:
+def _load_transformers(name: str) -> AttentionModel:
     from transformers import AutoModel, AutoTokenizer
 
     eager = {"attn_implementation": "eager"}  # others return no attention weights
@@ -80,11 +74,9 @@ def _load_transformers(name: str, with_tokenizer: bool) -> AttentionModel:
         AutoModel, name, **eager, dtype=torch.float32, output_loading_info=True
     )
     check_loaded_weights(name, info, lambda key: "pooler" in key)  # it comes after the last attention
-    tokenizer = None
-    if with_tokenizer:
-        tokenizer = load_from_transformers(AutoTokenizer, name)
-        if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
-            raise ValueError(f"{name} has no tokenizer: the one that transformers builds has only special symbols")
+    tokenizer = load_from_transformers(AutoTokenizer, name)
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+        raise ValueError(f"{name} has no tokenizer: the one that transformers builds has only special symbols")
     if module.config.is_encoder_decoder:
         module = module.get_encoder()
     n = find_max_positions(module) or 512  # XLNet has no limit

@@ -84,8 +84,10 @@ def measure_spectrum(
         state: file of the sums so far, written every 30 seconds; a rerun with a model and text of these names, and
             the same n, resumes from it.
     """
+    path = Path(model.name)
     # A checkpoint with its folder, since file names repeat.
-    name, saved = f"{'/'.join(Path(model.name).parts[-2:])} on {text}", time.monotonic()
+    model_name = "/".join(path.absolute().parts[-2:]) if path.is_file() else path.name
+    name, saved = f"{model_name} on {text}", time.monotonic()
     key = f"{model.name}, {text}, {n}"
     sums, done = _read_state(state, key)
     with progress_bar("spectrum", number, "sentence", initial=done) as progress:

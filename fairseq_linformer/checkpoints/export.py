@@ -16,7 +16,6 @@ from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
 from ..files import new_folder
 from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
 from ..models.dictionaries import check_dictionary, read_labels
-from ..models.distillation import NEW_LM_HEAD
 from ..models.options import ARCHITECTURES
 from ..models.state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, choose_head, max_positions
 from .exported_folder import choose_class, upgrade_weights
@@ -34,7 +33,7 @@ from .files import (
 from .huggingface_state import LM_HEAD, rename_to_transformers
 from .identify import Kind, identify
 from .model_card import write_card
-from .provenance import collect_provenance, read_origins
+from .provenance import NEW_LM_HEAD, collect_provenance, read_origins
 from .sentence_transformers import ENCODER, describe_modules, find_length, set_length, set_pooling, write_modules
 from .to_linformer import from_authors
 from .transformers_loading import WEIGHTS

@@ -18,12 +18,11 @@ from ..huggingface import (
     LinformerPreTrainedModel,
 )
 from ..models.dictionaries import check_dictionary
-from ..models.distillation import NEW_LM_HEAD
 from ..models.options import from_linformer_config
 from ..models.state_dicts import CLASSIFICATION_HEADS, OUTPUT_BIAS, PADDING_IDX, upgrade_projections
 from .files import Files, build_checkpoint, put_modules, read_companions
 from .huggingface_state import CLASSIFIER, LM_HEAD, State, rename_to_fairseq
-from .provenance import read_origins
+from .provenance import NEW_LM_HEAD, read_origins
 from .sentence_transformers import read_modules
 from .transformers_encoder import add_lm_head
 from .transformers_loading import find_hub_file, find_weights

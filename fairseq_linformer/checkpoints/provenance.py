@@ -10,6 +10,8 @@ from ..files import read_json
 from .files import get_architecture, get_cfg_section
 from .identify import RESULT
 
+NEW_LM_HEAD = "new, untrained"
+"""``lm_head`` in ``imported`` of a checkpoint converted from an encoder without masked LM head."""
 ORIGINS = ("imported", "distilled")
 """Entries of a checkpoint's ``provenance``: the source with license and SHA-256, and the report of ``linearize``."""
 

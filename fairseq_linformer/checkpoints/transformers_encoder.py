@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ..config import LinformerConfig, check_value
-from ..models.distillation import NEW_LM_HEAD
 from ..models.options import BERT_EPSILON
 from ..models.state_dicts import EMBEDDINGS, ENCODER, OUTPUT_BIAS, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
+from .provenance import NEW_LM_HEAD
 from .transformers_loading import check_loaded_weights, find_hub_file, hash_weights, load_from_transformers
 
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "gelu_pytorch_tanh": "gelu_accurate", "relu": "relu"}

@@ -34,8 +34,6 @@ from .stub_task import StubTask
 
 TEACHER_KEY = "teacher_sha256"
 """Key of the teacher's checksum in the task's state, in checkpoints."""
-NEW_LM_HEAD = "new, untrained"
-"""``provenance["imported"]["lm_head"]`` of a checkpoint converted from an encoder without masked LM head."""
 SHORTEST = 16
 """Smallest length of a block."""
 
@@ -85,8 +83,8 @@ class Teacher:
             raise ValueError(f"the teacher {self.name} must have at least n = {n} positions, got {self.max_positions}")
 
     @torch.no_grad()
-    def __call__(self, tokens: Tensor, **options: Any) -> tuple[Tensor, dict[str, Any]]:
-        """The outputs of ``RobertaModel.forward``, on the device of ``tokens``."""
+    def __call__(self, tokens: Tensor) -> list[Tensor]:
+        """The hidden states of tokens (B, n), on their device."""
         parameter = next(self._model.parameters())
         if parameter.device != tokens.device:
             dtype = torch.float32
@@ -94,8 +92,7 @@ class Teacher:
                 is_native = torch.cuda.is_bf16_supported(including_emulation=False)
                 dtype = torch.bfloat16 if is_native else torch.float16
             self._model.to(tokens.device, dtype)
-        output: tuple[Tensor, dict[str, Any]] = self._model(tokens, **options)
-        return output
+        return compute_hidden_states(self._model, tokens)[1]
 
 
 @dataclass
@@ -132,15 +129,13 @@ class DistillationCriterion(FairseqCriterion):
         Returns:
             The mean loss times the sample size; the sample size, the number of masked tokens; and values for the log.
         """
-        self.check_shape(model)
+        self._check_shape(model)
         inputs, target = sample["net_input"]["src_tokens"], sample["target"]
         masked = target.ne(self.padding_idx)
         tokens, sample_size = self._shorten(torch.where(masked, target, inputs), masked), max(int(masked.sum()), 1)
-        output, extra = model(tokens, features_only=True, return_all_hiddens=True)
-        _, expected = self.teacher(tokens, features_only=True, return_all_hiddens=True)
-        ours, theirs = get_hidden_states(extra), get_hidden_states(expected)
+        output, ours = compute_hidden_states(model, tokens)
         # Zero times the output, so that every parameter behind it has a gradient.
-        loss = hidden_loss(ours, theirs, tokens.ne(self.padding_idx)) + output.float().sum() * 0
+        loss = hidden_loss(ours, self.teacher(tokens), tokens.ne(self.padding_idx)) + output.float().sum() * 0
         log = {name: sample[name] for name in ("ntokens", "nsentences")}
         return loss * sample_size, sample_size, {**log, "loss": loss.detach() * sample_size, "sample_size": sample_size}
 
@@ -153,7 +148,7 @@ class DistillationCriterion(FairseqCriterion):
             return tokens
         return split_blocks(tokens, length, self.dictionary.bos(), self.dictionary.eos(), self.dictionary.pad())
 
-    def check_shape(self, model: Any) -> None:
+    def _check_shape(self, model: Any) -> None:
         """Raise ValueError if the student's layers are not of the teacher's number and width."""
         encoder = model.encoder.sentence_encoder
         shape = len(encoder.layers), encoder.embed_tokens.embedding_dim
@@ -175,9 +170,10 @@ class DistillationCriterion(FairseqCriterion):
         return True
 
 
-def get_hidden_states(extra: dict[str, Any]) -> list[Tensor]:
-    """L hidden states (B, n, d) of the second output of ``RobertaModel.forward`` with ``return_all_hiddens``."""
-    return [hidden.transpose(0, 1) for hidden in extra["inner_states"][1:]]  # the first is that of the embeddings
+def compute_hidden_states(model: Any, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The features of a fairseq model, (B, n, d), and the L hidden states (B, n, d) before them."""
+    output, extra = model(tokens, features_only=True, return_all_hiddens=True)
+    return output, [hidden.transpose(0, 1) for hidden in extra["inner_states"][1:]]  # the first is of the embeddings
 
 
 def hidden_loss(student: Sequence[Tensor], teacher: Sequence[Tensor], real: Tensor) -> Tensor:

@@ -43,7 +43,6 @@ from fairseq_cli import train
 from torch import Tensor, nn
 
 from ..files import is_read_error
-from .hub_bpe import begins_word
 from .state_dicts import head_names
 
 NUM_RANKS_KEY = "num_shards"
@@ -438,7 +437,10 @@ def find_beginnings(data, dictionary: Any) -> Tensor:
     pieces = {str(i): piece for piece, i in json.loads(gpt2.read_text()).items()} if gpt2.is_file() else {}
     symbols = [pieces.get(symbol, symbol) for symbol in dictionary.symbols]
     is_wordpiece = any(symbol.startswith("##") for symbol in symbols)
-    begins = [begins_word(symbol, is_wordpiece) for symbol in symbols]
+    # WordPiece marks the tokens that continue a word, sentencepiece and byte-level BPE the space before one.
+    begins = [
+        not symbol.startswith("##") if is_wordpiece else symbol.startswith(("\u2581", "\u0120")) for symbol in symbols
+    ]
     if not any(begins):
         raise ValueError(f"--mask-whole-words needs the tokenizer's encoder.json in {data}")
     special = [i < dictionary.nspecial or symbol == "<mask>" for i, symbol in enumerate(symbols)]

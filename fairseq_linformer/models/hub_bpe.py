@@ -48,11 +48,6 @@ class TokenizerJsonBPE:
         return text
 
 
-def begins_word(token: str, is_wordpiece: bool) -> bool:
-    """Whether a token begins a word: WordPiece marks the others, sentencepiece and byte-level BPE the space before."""
-    return not token.startswith("##") if is_wordpiece else token.startswith(("\u2581", "\u0120"))
-
-
 class HubTokenizerMixin:
     """``from_pretrained`` of fairseq's RoBERTa, with the tokenizer of the checkpoint's folder."""
 

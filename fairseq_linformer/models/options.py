@@ -52,6 +52,9 @@ class LinformerRobertaConfig(_DeclaredOptions):
 
     load_checkpoint_heads: bool = setting(False, "(re-)register and load heads when loading checkpoints")
     untie_weights_roberta: bool = setting(False, "Untie weights between embeddings and classifiers in RoBERTa")
+    encoder_layers_to_keep: Optional[str] = setting(
+        None, "dropping layers is not supported; only none", choices=("none",)
+    )
     quant_noise_pq: float = setting(0.0, "quantization noise is not supported; only 0", choices=(0,))
     quant_noise_pq_block_size: int = setting(8, "of RoBERTa's configurations; without effect")
     quant_noise_scalar: float = setting(0.0, "quantization noise is not supported; only 0", choices=(0,))

@@ -23,7 +23,7 @@ def run_benchmark(
     experiment: str, measurements: Sequence["partial[list[Row]]"], inputs: Inputs, data: str = "random tokens"
 ) -> Result:
     """The rows of all measurements, which have the same ``setup``."""
-    path = inputs.folder / experiment / f"{inputs.part.replace(', ', '-')}.json"
+    path = inputs.folder / experiment / f"{inputs.part}.json"
     found = [row for each in measurements for row in measure_once(path, each)]
     setup: Setup = measurements[0].keywords["setup"]
     configuration = {**asdict(setup), "threads": torch.get_num_threads(), "clock": choose_clock(setup.device)}

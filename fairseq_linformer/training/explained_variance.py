@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..checkpoints.models import build_model, open_checkpoint
 from ..evaluation.perplexity import open_blocks
-from ..models.distillation import Teacher, get_hidden_states
+from ..models.distillation import Teacher, compute_hidden_states
 from ..progress import progress_bar
 
 Batch = tuple[Sequence[Tensor], Sequence[Tensor], Tensor]
@@ -31,7 +31,7 @@ def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: in
         R^2 of each layer, first to last; not finite without variance.
     """
     blocks, pad = open_blocks(data, "valid", n, seed=1, max_tokens=4096)
-    models = build_model(open_checkpoint(student)).eval(), Teacher(str(teacher))
+    model, expected = build_model(open_checkpoint(student)).eval(), Teacher(str(teacher))
 
     def batches() -> Iterator[Batch]:
         num_tokens = 0
@@ -39,10 +39,7 @@ def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: in
             for sample in blocks:
                 inputs, target = sample["net_input"]["src_tokens"], sample["target"]
                 text = torch.where(target.ne(pad), target, inputs)
-                ours, theirs = (
-                    get_hidden_states(run(text, features_only=True, return_all_hiddens=True)[1]) for run in models
-                )
-                yield ours, theirs, text.ne(pad)
+                yield compute_hidden_states(model, text)[1], expected(text), text.ne(pad)
                 num_tokens += text.numel()
                 progress.update(text.numel())
                 if num_tokens >= tokens:

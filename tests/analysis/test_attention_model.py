@@ -58,16 +58,6 @@ def test_maps_of_a_model_of_transformers(bert):
     torch.testing.assert_close(maps[0].sum(-1), torch.ones(1, 2, 6))
 
 
-def test_n_excludes_the_padding_rows_of_a_transformers_roberta(tmp_path):
-    from transformers import RobertaConfig, RobertaModel
-
-    sizes = dict(vocab_size=20, hidden_size=16, intermediate_size=32, max_position_embeddings=14)
-    config = RobertaConfig(**sizes, num_hidden_layers=1, num_attention_heads=2, pad_token_id=1)
-    RobertaModel(config).save_pretrained(tmp_path)
-    model = load_model(str(tmp_path), tokenizer=False)
-    assert model.n == 12 and model.read_maps(torch.full((1, 12), 5))[0].shape == (1, 2, 12, 12)
-
-
 @pytest.mark.slow
 def test_exported_linformer_has_the_maps_of_its_checkpoint(linformer, tmp_path):
     from fairseq_linformer.checkpoints.export import export_checkpoint

@@ -1,4 +1,4 @@
-"""How much of a pretrained encoder a Linformer keeps: on short inputs, converted without training, and distilled.
+"""How much of a pretrained encoder a Linformer keeps: untrained, on inputs of several lengths; and distilled.
 
 The share of the variance of the last layer's features on held-out text. One seed: the order and the splits of the text
 are random.

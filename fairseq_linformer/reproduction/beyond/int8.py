@@ -93,7 +93,8 @@ def run_accuracy(inputs: Inputs) -> Result:
         for metric, name, unit in found[0]
     ]
     data = f"{task}: {results[0]['data']}; distilled on: {describe_text(inputs.data)}"
-    return finetuned_result(rows, results, data, inputs, model=model.fields)
+    recipes = [each["recipe"] for each in results]
+    return finetuned_result(rows, results, data, inputs, model=model.fields, recipe=recipes)
 
 
 def measure_exports(checkpoint: Path, data: Path) -> dict[tuple[str, str, str], float]:

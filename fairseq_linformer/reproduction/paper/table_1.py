@@ -4,8 +4,8 @@
 extremes of its rounds. Holds if the whole interval is at most 1.15 for the Linformer and above 1.5 for the Transformer
 with eager attention; does not hold if it is above 1.15 for the Linformer; otherwise not enough evidence: at short n
 other parts of a layer outweigh attention. The limit also allows n log(n), of an exponent of 1.12 here; the operations
-do not. SDPA and other models are reported, and are not part of the verdict. The chart is that of Figure 2 (top right),
-where time at a fixed number of tokens does not depend on n; at any fixed k it does not.
+do not. SDPA and other models are reported, and are not part of the verdict. The chart is Figure 2's (top right):
+time at equally many tokens is flat in n, as for any fixed k.
 
 **Operations (counted)** of the matrix products per token, by PyTorch: they follow from the shapes. Holds if the
 Linformer's at the longest n are at most 1.05 times those at the shortest, and the Transformer's grow as n to at least

@@ -139,12 +139,12 @@ def _rises(line: Sequence[Row], along: str, where: str) -> Check:
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     found = []
+    measured = {result.part: result for result in results}
     for half, claim in CLAIMS.items():
-        measured = [result for result in results if result.part == half]
-        checks = [check for result in measured for check in gain_checks(result)]  # models of several depths apart
-        found.append(Verdict(half, claim, checks))
+        result = measured.get(half)
+        found.append(Verdict(half, claim, gain_checks(result) if result else []))
         for along, words in GROWTH.items():
-            checks = [check for result in measured for check in growth_checks(result, along)]
+            checks = growth_checks(result, along) if result else []
             found.append(Verdict(f"{half} with {along}", f"The gain in {half} grows with {words}.", checks))
     return found
 
