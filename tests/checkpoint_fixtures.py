@@ -107,21 +107,18 @@ def masked_lm(pieces, tmp_path_factory):
     return folder
 
 
-def finetune_classifier(pieces, folder, *options, classes=2, data=None):
-    words = ["--user-dir", fairseq_commands.PLUGIN, *fairseq_commands.TINY, *fairseq_commands.CLASSIFY]
-    words += ["--num-classes", classes, "--max-update", 2, "--save-dir", folder]
-    fairseq_commands.command("train", data or pieces, *words, *options)
-    shake(Path(folder) / "checkpoint_last.pt")
-    for name in ("dict.txt", "sentencepiece.bpe.model"):
-        shutil.copy(pieces / name, folder)
-    predict_several_classes(Path(folder), pieces)
-    return Path(folder)
-
-
 @pytest.fixture(scope="session")
 def classifier(pieces, tmp_path_factory):
     """A finetuned checkpoint, validated, with a head called ``animal``."""
-    return finetune_classifier(pieces, tmp_path_factory.mktemp("classifier"), "--classification-head-name", "animal")
+    folder = tmp_path_factory.mktemp("classifier")
+    words = ["--user-dir", fairseq_commands.PLUGIN, *fairseq_commands.TINY, *fairseq_commands.CLASSIFY]
+    words += ["--num-classes", 2, "--classification-head-name", "animal", "--max-update", 2, "--save-dir", folder]
+    fairseq_commands.command("train", pieces, *words)
+    shake(folder / "checkpoint_last.pt")
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(pieces / name, folder)
+    predict_several_classes(folder, pieces)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -92,12 +92,6 @@ def finetune(data, save_dir, *options, updates=2):
     command("train", data, "--user-dir", PLUGIN, *words, "--save-dir", save_dir, *options)
 
 
-def validate(data, path, *options):
-    """``fairseq-validate`` of a masked language model with the plugin."""
-    words = ["--task", "masked_lm", "--batch-size", 8, "--cpu", "--num-workers", 0, "--log-format", "json"]
-    command("validate", data, "--user-dir", PLUGIN, *words, "--path", path, *options)
-
-
 def hydra_train(data, save_dir, *overrides, config="base", group="pretrain"):
     """``fairseq-hydra-train`` with a YAML of configs/. Returns the loss of each update."""
     with losses_of_updates() as losses:

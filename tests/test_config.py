@@ -1,12 +1,10 @@
-"""LinformerConfig rejects invalid models, and declares the options."""
+"""LinformerConfig rejects invalid models; notations of k."""
 
 import re
-from dataclasses import fields
 
 import pytest
 
-from fairseq_linformer.config import HeadConfig, LinformerConfig, format_projected_dim, parse_projected_dim
-from fairseq_linformer.models import LinformerRobertaConfig
+from fairseq_linformer.config import LinformerConfig, format_projected_dim, parse_projected_dim
 
 
 @pytest.mark.parametrize(
@@ -50,22 +48,6 @@ def test_rejections(fields):
     with pytest.raises(ValueError, match=f"^{re.escape(name)} must ") as refusal:
         LinformerConfig(vocab_size=100, **fields)
     assert str(value) in str(refusal.value)
-
-
-def test_fields_are_fairseq_options_except_those_of_the_dictionary():
-    options = {f.name: f for f in fields(LinformerRobertaConfig)}
-    for field in [*fields(LinformerConfig), *fields(HeadConfig)]:
-        option = options.get(field.metadata.get("fairseq", field.name))
-        if field.name in ("vocab_size", "padding_idx"):
-            assert option is None
-        else:
-            assert option.metadata["help"] and option.default == (
-                None if field.metadata.get("deferred") else field.default
-            )
-
-
-def test_offloading_implies_checkpointing():
-    assert LinformerConfig(vocab_size=10, offload_activations=True).checkpoint_activations
 
 
 @pytest.mark.parametrize(

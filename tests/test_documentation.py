@@ -1,4 +1,4 @@
-"""The README's commands run; commands in the documentation have options that exist; pages open with a command."""
+"""The README's commands run; commands in the documentation have options that exist."""
 
 import os
 import random
@@ -45,12 +45,6 @@ def test_commands_parse(page, capsys, monkeypatch):
             build_parser().parse_args(words)
         except SystemExit:
             pytest.fail(f"{shlex.join(words)}: {capsys.readouterr().err}")
-
-
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
-def test_pages_open_with_a_command(page):
-    """After the title, and at most two lines that say what the reader wants to do."""
-    assert re.match(r"# .*\n\n(?:(?:\S.*\n){1,2}\n)? {4}\S", page.read_text(encoding="utf-8")), page
 
 
 def test_readme_is_short():

@@ -18,15 +18,9 @@ NO_SPACE = "No space left on device"
 
 def fill_at_random(disk, seed, needed):
     """Leave less than a command needs, in KiB."""
-    return fill_all_but(disk, random.Random(seed).randrange(needed))
-
-
-def fill_all_but(disk, free):
-    """Fill the disk except for ``free`` KiB; returns the file whose deletion frees it."""
-    (disk / "reserve").write_bytes(bytes(1024 * free))
-    filler = fill(disk)
+    (disk / "reserve").write_bytes(bytes(1024 * random.Random(seed).randrange(needed)))
+    fill(disk)
     (disk / "reserve").unlink()
-    return filler
 
 
 @pytest.fixture
@@ -62,39 +56,11 @@ def test_export(seed, masked_lm, disk):
     assert contents(disk) == {}
 
 
-@pytest.mark.nightly
-def test_onnx(masked_lm, disk):
-    pytest.importorskip("onnxscript")
-    fill_all_but(disk, 32)
-    words = ["export", masked_lm / "checkpoint_last.pt", disk / "out", "--onnx"]
-    fails(words)
-    assert contents(disk) == {}
-
-
-@pytest.fixture
-def corpus_words(tmp_path):
-    text = write_text(tmp_path / "text.txt", build_documents(100))
-    return ["--tokenizer", write_gpt2(tmp_path / "gpt2"), "--source", text, "--workers", 1, "--valid-share", 0.3]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_corpus(seed, corpus_words, disk):
+def test_corpus(seed, disk, tmp_path):
+    text = write_text(tmp_path / "text.txt", build_documents(100))
+    words = ["--tokenizer", write_gpt2(tmp_path / "gpt2"), "--source", text, "--workers", 1, "--valid-share", 0.3]
     fill_at_random(disk, seed, 40)
-    fails(["prepare", "pretraining", disk / "out", *corpus_words])
+    fails(["prepare", "pretraining", disk / "out", *words])
     assert contents(disk) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("free", [0, 12])
-def test_cache_of_a_corpus(free, corpus_words, disk, tmp_path, monkeypatch):
-    """With free space, the same command completes the corpus."""
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", disk / "cache")
-    filler = fill_all_but(disk, free)
-    with pytest.raises(SystemExit, match=f"{NO_SPACE}|Not enough disk space"):
-        main([*map(str, ["prepare", "pretraining", tmp_path / "out", *corpus_words])])
-    assert not (tmp_path / "out").exists()
-    filler.unlink()
-    main([*map(str, ["prepare", "pretraining", tmp_path / "out", *corpus_words])])

@@ -1,22 +1,9 @@
 """The wheel has everything that its commands need, in an empty folder."""
 
-import json
 import os
 import subprocess
 
 import pytest
-
-from .cli.test_parsers import COMMANDS
-
-HELP = """
-import json, sys
-from fairseq_linformer.cli import main
-for words in json.loads(sys.argv[1]):
-    try:
-        main([*words, "--help"])
-    except SystemExit as end:
-        assert end.code == 0
-"""
 
 
 @pytest.fixture(scope="module")
@@ -32,25 +19,11 @@ def run(wheel_environment, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_wheel_installs_only_the_package(run, wheel_environment):
-    for name in ("plugin", "configs", "scripts"):
-        path = run("fairseq-linformer", "path", name).stdout.strip()
-        assert path.startswith(str(wheel_environment.parent)), path
-
-
-@pytest.mark.slow
-def test_every_command_has_help(run):
-    commands = [words for words, _ in COMMANDS]
-    assert len(commands) > 20
-    printed = run("python", "-c", HELP, json.dumps(commands)).stdout
-    for words in commands:
-        assert f"usage: {' '.join(['fairseq-linformer', *words])} [-h]" in printed
-
-
-@pytest.mark.slow
 def test_finds_configurations_and_scripts(run):
     script = """
 from fairseq_linformer.cli import main
+from fairseq_linformer.resources import SCRIPTS
+assert (SCRIPTS / "slurm/train.sbatch").is_file()
 main(["plan", "+run=n512-k128-headwise", "+model.encoder_layers=1"])
 print("planned")
 main(["submit", "task.data=nothing"])
@@ -73,11 +46,3 @@ def test_pretrains_in_an_empty_folder(run, mlm_data, wheel_environment):
     done = run("bash", "-ec", PRETRAIN.replace("DATA", mlm_data) + "ls checkpoints")
     assert "checkpoint_last.pt" in done.stdout.splitlines()
     assert f"'user_dir': '{wheel_environment.parent}" in done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_missing_fairseq_error_has_the_install_command(run):
-    script = "import sys; sys.modules['fairseq'] = None\nfrom fairseq_linformer.cli import main\nmain(['plan'])"
-    ended = run("python", "-c", script, check=False)
-    assert ended.returncode == 1
-    assert "fairseq-fixed" in ended.stderr and "Traceback" not in ended.stderr

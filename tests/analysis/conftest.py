@@ -83,19 +83,16 @@ def sentences(text):
 
 @pytest.fixture(scope="session")
 def bert(tmp_path_factory):
-    """Folder of two transformers models: ``bert``, and ``fnet``, which mixes tokens without attention."""
-    from transformers import BertConfig, BertModel, BertTokenizer, FNetConfig, FNetModel
+    """Folder of a model of transformers."""
+    from transformers import BertConfig, BertModel, BertTokenizer
 
-    root = tmp_path_factory.mktemp("bert")
+    folder = tmp_path_factory.mktemp("bert")
     words = "[PAD] [UNK] [CLS] [SEP] [MASK] a and cat dog mat on ran sat the to".split()
-    (root / "vocab.txt").write_text("\n".join(words) + "\n")
-    tokenizer = BertTokenizer(str(root / "vocab.txt"))
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
     sizes = dict(
         vocab_size=len(words), hidden_size=16, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=24
     )
     torch.manual_seed(0)
-    BertModel(BertConfig(**sizes, num_attention_heads=2, initializer_range=0.5)).save_pretrained(root / "bert")
-    FNetModel(FNetConfig(**sizes)).save_pretrained(root / "fnet")
-    for name in ("bert", "fnet"):
-        tokenizer.save_pretrained(root / name)
-    return root
+    BertModel(BertConfig(**sizes, num_attention_heads=2, initializer_range=0.5)).save_pretrained(folder)
+    BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    return folder

@@ -1,4 +1,4 @@
-"""``read_maps`` against the attention weights of fairseq and transformers."""
+"""``read_maps`` against the attention weights of fairseq."""
 
 import argparse
 
@@ -48,23 +48,3 @@ def test_maps_of_a_linformer_have_k_columns(linformer, sharing, k, width):
         torch.testing.assert_close(each.sum(-1), torch.ones(each.shape[:-1]))
     if sharing == "none":
         assert torch.linalg.matrix_rank(maps[0][0]).tolist() == [3, 6]
-
-
-def test_maps_of_a_model_of_transformers(bert):
-    model = load_model(str(bert / "bert"))
-    assert model.n == 24
-    maps = model.read_maps(torch.tensor([[2, 5, 6, 7, 8, 3]]))
-    assert [each.shape for each in maps] == [(1, 2, 6, 6)] * 2
-    torch.testing.assert_close(maps[0].sum(-1), torch.ones(1, 2, 6))
-
-
-@pytest.mark.slow
-def test_exported_linformer_has_the_maps_of_its_checkpoint(linformer, tmp_path):
-    from fairseq_linformer.checkpoints.export import export_checkpoint
-
-    path = linformer(projected_dim=5, sharing="headwise")
-    export_checkpoint(path, tmp_path / "folder")
-    original, exported = load_model(path), load_model(str(tmp_path / "folder"))
-    assert exported.n == N
-    assert exported.tokenizer("a dog")["input_ids"] == original.tokenizer("a dog")["input_ids"]
-    torch.testing.assert_close(exported.read_maps(TOKENS), original.read_maps(TOKENS), rtol=0, atol=1e-6)

@@ -63,12 +63,6 @@ def test_an_interrupted_run_resumes(model, sentences, tmp_path, monkeypatch):
     assert len(calls) == 18  # the sums of another model are not continued
 
 
-def test_linformer_has_k_singular_values(linformer, sentences):
-    model = load_model(linformer(projected_dim=4, sharing="headwise", projection_init="average"))
-    spectrum = measure(model, sentences(model), 4)
-    assert spectrum.curve.shape == (LAYERS, HEADS, 4) and spectrum.index == 1
-
-
 def test_layers_that_reach_different_numbers_of_windows(linformer):
     """Of 16 positions; the windows of every second layer are shifted by half of one."""
     model = load_model(linformer(projected_dim=8, sharing="headwise", projection_init="staggered"))

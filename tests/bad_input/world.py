@@ -73,26 +73,17 @@ def _write_damaged(world: Path, bad: Path) -> None:
     torch.save({**checkpoint, "cfg": {**checkpoint["cfg"], "task": task}}, bad / "environment.pt")
     (bad / "dict.txt").write_text("a 1\nb 1\n")
     (bad / "latin1.txt").write_bytes(b"caf\xe9 1\n" * 24)
-    (bad / "noise.model").write_bytes(os.urandom(300))
     (bad / "empty.txt").write_text("")
     (bad / "empty.csv").write_text("text,label\n")
     (bad / "folder").mkdir()
     (bad / "full").mkdir()
     (bad / "full/thesis.tex").write_text("mine")
     (bad / "wrong.tsv").write_text("sentence\tlabel\na cat\tbird\n")
-    (bad / "ragged.tsv").write_text("sentence\tlabel\na cat\n")
-    (bad / "no-columns.tsv").write_text("x\ty\n1\t2\n")
-    (bad / "rows.jsonl").write_text('{"sentence": "a cat", "label": "dog"}\n{"sentence": \n')
     (bad / "deep.jsonl").write_text("[" * 100_000 + "\n")
     (bad / "list.jsonl").write_text("[1, 2]\n")
-    (bad / "noise.txt.gz").write_bytes(b"\x1f\x8b" + b"x" * 100)
     (bad / "config.yaml").write_text("model: [1, 2\n")
     (bad / "class.yaml").write_text("model: !!python/object/apply:os.system ['touch executed']\n")
     (bad / "names.yaml").write_text("modle:\n  _name: linformer_roberta\n")
-    (bad / "run/checkpoints").mkdir(parents=True)
-    shutil.copy(world / "cls/model.pt", bad / "run/checkpoints")
-    (bad / "run/result.json").write_text('{"task": ')
-    (bad / "run/config.yaml").touch()
     (bad / "grid/lr1e-05-batch32-seed1/checkpoints").mkdir(parents=True)
     shutil.copy(world / "cls/model.pt", bad / "grid/lr1e-05-batch32-seed1/checkpoints/checkpoint_last.pt")
     _write_data(world, bad)
@@ -101,10 +92,8 @@ def _write_damaged(world: Path, bad: Path) -> None:
 
 
 def _write_data(world: Path, bad: Path) -> None:
-    for name in ("half-idx", "no-dict", "no-train", "swapped"):
+    for name in ("no-dict", "no-train", "swapped"):
         shutil.copytree(world / "data", bad / name)
-    index = bad / "half-idx/input0/valid.idx"
-    index.write_bytes(index.read_bytes()[:20])
     first, second, *others = (world / "data/dict.txt").read_text().splitlines(keepends=True)
     (bad / "swapped/dict.txt").write_text("".join([second, first, *others]))
     (bad / "bare").mkdir()

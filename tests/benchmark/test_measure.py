@@ -102,11 +102,6 @@ def test_operations_of_a_step_equal_pytorchs(model, positions, task):
 def test_our_step_synchronizes_only_before_its_first_product():
     """Three times: is anything padded, the most masked tokens of a sentence, and where they are. fairseq's own RoBERTa
     waits for the whole encoder before it masks."""
-    x = torch.randn(4, 4)
-    with DeviceSyncs() as recorder:
-        y = (x @ x)[x > 0]
-        float(y.sum())
-    assert recorder.syncs == [("index", 1), ("_local_scalar_dense", 1)]
     found = {}
     for case in (Case("ours", 32, 16), Case("roberta", 32)):
         with DeviceSyncs() as recorder:

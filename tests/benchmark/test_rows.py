@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_linformer.benchmark.rows import Case, ratio
+from fairseq_linformer.benchmark.rows import ratio
 
 
 def test_ratios_are_computed_within_rounds():
@@ -11,8 +11,3 @@ def test_ratios_are_computed_within_rounds():
     assert found == {"value": 2.0, "unit": "x", "low": 2.0, "high": 2.2, "repetitions": 3}
     with pytest.raises(ValueError):
         ratio([1.0, 2.0], [1.0])
-
-
-def test_a_row_says_what_a_case_has():
-    assert Case("roberta", 16).keys == {"model": "roberta", "n": 16}
-    assert Case("ours", 16, 4, 2).keys == {"model": "ours", "n": 16, "k": 4, "local_window": 2}

@@ -73,18 +73,6 @@ def test_features_and_logits_equal(save, family, head, tmp_path):
             assert torch.equal(order[tokens][real], inputs["input_ids"][real])
 
 
-@pytest.mark.parametrize("family, local_window", [("bert", 2), ("roberta", 0)])
-def test_linformer_with_k_equal_to_n_is_the_encoder(save, family, local_window, tmp_path):
-    source = save(family, True)
-    convert(source, tmp_path / "a", arch="roberta")
-    convert(source, tmp_path / "b", projected_dim=32, local_window=local_window)
-    tokens = encode(tmp_path / "a", TEXTS)
-    assert torch.equal(tokens, encode(tmp_path / "b", TEXTS))
-    theirs, ours = load(tmp_path / "a"), load(tmp_path / "b")
-    real = tokens.ne(1)
-    torch.testing.assert_close(ours(tokens)[0][real], theirs(tokens)[0][real], rtol=1e-4, atol=1e-4)
-
-
 def test_export_and_import_preserve_epsilon(save, tmp_path):
     out = tmp_path / "a"
     checkpoint, _ = convert(save("bert", True), out, projected_dim=8, sharing="key-value")
@@ -125,10 +113,6 @@ def test_roberta_keeps_fairseqs_architecture(save, tmp_path):
     a, b = (get_cfg_section(read_checkpoint(tmp_path / each / "model.pt"), "model") for each in "ab")
     assert a["_name"] == "roberta" and "layer_norm_eps" not in a
     assert (b["_name"], b["projection"], b["layer_norm_eps"]) == ("linformer_roberta", "none", 1e-12)
-    model = load(tmp_path / "b")
-    model.check_options(b)
-    with pytest.raises(ValueError, match="layer_norm_eps 1e-05, this model has 1e-12"):
-        model.check_options({**b, "layer_norm_eps": 1e-5})
 
 
 def test_defaults_and_provenance(save, tmp_path, capsys):
@@ -221,21 +205,11 @@ def test_shards_are_hashed(bert, tmp_path):
     assert len(checksums) == 2
 
 
-@pytest.mark.parametrize(
-    "spoil, message",
-    [
-        (lambda c: c.update(post_processor=None), "must add <s> before and </s> after"),
-        (lambda c: c["model"]["vocab"].update({"a b": c["model"]["vocab"].pop("q")}), "no white space.* 'a b'"),
-    ],
-    ids=["no cls", "space"],
-)
-def test_unusable_tokenizer_is_rejected(spoil, message, save, tmp_path):
+def test_unusable_tokenizer_is_rejected(save, tmp_path):
     folder = shutil.copytree(save("roberta", True), tmp_path / "encoder")
-    content = json.loads((folder / "tokenizer.json").read_text())
-    spoil(content)
-    (folder / "tokenizer.json").write_text(json.dumps(content))
+    edit(folder / "tokenizer.json", post_processor=None)
     edit(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
-    check_rejected(folder, message)
+    check_rejected(folder, "must add <s> before and </s> after")
 
 
 def test_spare_embeddings_are_left_out(bert, tmp_path, capsys):

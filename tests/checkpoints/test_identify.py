@@ -23,6 +23,9 @@ def test_a_run_folder_means_its_scored_else_best_else_last_checkpoint(tmp_path):
         assert identify(tmp_path) == identify(checkpoints) == identify(checkpoints / name) == expected
     (tmp_path / "result.json").write_text(json.dumps({"checkpoint": "checkpoints/checkpoint_last.pt"}))
     assert identify(tmp_path) == (Kind.FAIRSEQ, str(checkpoints / "checkpoint_last.pt"))
+    (tmp_path / "result.json").write_text('{"checkpoint": ')
+    with pytest.raises(ValueError, match="result.json is not JSON"):
+        identify(tmp_path)
 
 
 def test_a_folder_that_convert_wrote_means_its_model(tmp_path):
@@ -52,14 +55,3 @@ def test_names_on_the_hub(tmp_path, monkeypatch):
     for name in ("runs/nowhere", "./nowhere", "a/b/c", str(tmp_path / "nowhere")):
         with pytest.raises(ValueError, match="is not a folder, nor a name on the hub"):
             identify(name)
-
-
-def test_other_folders(tmp_path):
-    with pytest.raises(ValueError, match="has neither a checkpoint nor a model of transformers, with config.json$"):
-        identify(tmp_path)
-    touch(tmp_path, "input0/dict.txt")
-    with pytest.raises(ValueError, match="; it is prepared data$"):
-        identify(tmp_path)
-    touch(tmp_path, "lr1/checkpoints/checkpoint_last.pt")
-    with pytest.raises(ValueError, match="; choose one of its runs, such as .*/lr1/checkpoints$"):
-        identify(tmp_path)

@@ -92,15 +92,6 @@ def test_short_inputs_keep_their_features(roberta, tmp_path, sharing, k, exact):
         assert at_least <= difference < at_most
 
 
-@pytest.mark.parametrize(
-    "options, expected",
-    [({}, "graded"), ({"projection_init": "average"}, "average"), ({"projection": "max-pool"}, None)],
-)
-def test_linear_projections_are_graded_by_default(post_norm, options, expected):
-    new = to_linformer(read_checkpoint(post_norm), projected_dim=8, **options)
-    assert new["cfg"]["model"]["projection_init"] == expected
-
-
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("sharing", SHARING)
 def test_every_variant_keeps_all_weights(post_norm, tmp_path, sharing, projection):
@@ -161,6 +152,7 @@ def test_resizing(linformer, tmp_path, sharing, projection, k, n, new_k):
     new = resize(linformer(sharing, projection, k), n)
     options = new["cfg"]["model"]
     assert options["max_positions"] == n == max_positions(new["model"]) and options["projected_dim"] == new_k
+    assert new["cfg"]["task"]["tokens_per_sample"] == n
     assert build(new, tmp_path).state_dict().keys() == new["model"].keys()
 
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.cli import main
 
 from ..fairseq_commands import TINY, load, train
@@ -13,7 +12,6 @@ from ..fairseq_commands import TINY, load, train
 def folder(mlm_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     train(mlm_data, folder / "roberta", model=["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"], updates=1)
-    train(mlm_data, folder / "linformer", "--projection-lr-scale", "0.5", updates=1)
     return folder
 
 
@@ -43,11 +41,3 @@ def test_seed_determines_random_projections(folder, tmp_path):
     assert torch.equal(a, b) and not torch.equal(a, c)
     drawn = torch.cat([value for key, value in states[0].items() if key.endswith((".E.delta", ".F.delta"))])
     assert drawn.numel() == 4 * 8 * 16 and drawn.std().item() == pytest.approx(8**-0.5, rel=0.1)
-
-
-def test_resize(folder, tmp_path, capsys):
-    convert(folder / "linformer" / "checkpoint_last.pt", tmp_path / "long", "--max-positions", "32")
-    printed = capsys.readouterr().out
-    assert "n = 32, k = 16" in printed and "positions 17 to 32 start as copies of positions 1 to 16" in printed
-    assert "--sharing headwise --max-positions 32 --projected-dim 16" in printed
-    assert read_checkpoint(tmp_path / "long" / "model.pt")["cfg"]["task"]["tokens_per_sample"] == 32

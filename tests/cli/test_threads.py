@@ -1,25 +1,10 @@
-"""Threads that wait for each other sleep soon, unless the user says otherwise."""
+"""Threads that wait for each other sleep soon."""
 
 import os
 import subprocess
 import sys
 
-import pytest
-
 from fairseq_linformer import cli
-
-
-@pytest.mark.parametrize(
-    "variables, expected", [({}, cli.SPIN_COUNT), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)]
-)
-def test_variables_of_the_user_are_kept(variables, expected, monkeypatch):
-    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    cli.main(["path", "plugin"])
-    assert os.environ.get("GOMP_SPINCOUNT") == expected
-
 
 IMPORTS_PYTORCH = """
 import os, sys

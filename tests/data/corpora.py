@@ -71,24 +71,8 @@ def read(out):
     }
 
 
-def sentences(folder, documents):
-    """One row per paragraph, with the number of its document."""
-    rows = [{"book": i, "sentence": line} for i, document in enumerate(documents) for line in document]
-    return f"{write_json(folder / 'rows.jsonl', rows)},column=sentence,group=book"
-
-
 def hub(folder, documents):
     (folder / "hub").mkdir()
     write_rows(folder / "hub" / "train-00000-of-00002.parquet", documents[:25])
     write_rows(folder / "hub" / "train-00001-of-00002.parquet", documents[25:])
     return f"hub:{folder / 'hub'},license=CC0"
-
-
-def several(folder, documents):
-    """A folder with files of different formats, which are read in the order of their names."""
-    (folder / "in").mkdir()
-    write_text(folder / "in" / "a.txt", documents[:10])
-    write_rows(folder / "in" / "b.parquet", documents[10:30])
-    write_text(folder / "in" / "c.txt", documents[30:])
-    (folder / "in" / "notes.md").write_text("not this")
-    return str(folder / "in")

@@ -3,7 +3,6 @@
 import hashlib
 import json
 
-import pytest
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
@@ -69,14 +68,6 @@ def test_invalid_scores_are_unusable(error_of, tmp_path):
             file.write(f"9\ta\tb\t{label}\n")
     message = error_of("--source", source, task="sts-b")
     assert message.endswith("got 6 of 11; the first is train.tsv:7: unknown label '5.1'")
-
-
-def test_one_of_the_two_files_of_gpt2_is_no_tokenizer(tmp_path):
-    (tmp_path / "encoder.json").touch()
-    with pytest.raises(ValueError, match="has no tokenizer"):
-        open_tokenizer_files(tmp_path)
-    (tmp_path / "vocab.bpe").touch()
-    assert open_tokenizer_files(tmp_path) == tmp_path
 
 
 def test_text_that_sentencepiece_removes(pieces, tmp_path):

@@ -7,14 +7,13 @@ import os
 import signal
 
 import datasets
-import pytest
 
 from fairseq_linformer.data import documents as documents_module
 from fairseq_linformer.data import pretraining
 from fairseq_linformer.data.tokenizer import GPT2
 
 from ..fairseq_preprocessing import write_gpt2
-from .corpora import build_documents, prepare, read, reference, sentences, several, write_json, write_text
+from .corpora import build_documents, prepare, read, reference, write_json, write_text
 from .task_files import content
 
 
@@ -45,11 +44,6 @@ def test_corpus_equals_the_reference(tmp_path, gpt2):
         assert hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == file["sha256"]
 
 
-def test_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path, gpt2):
-    prepare(tmp_path / "out", several(tmp_path, build_documents()), gpt2)
-    assert read(tmp_path / "out") == reference(build_documents(), GPT2(gpt2), 0.3)
-
-
 def test_first_of_equal_documents_is_kept_in_the_order_of_the_sources(tmp_path, gpt2):
     documents = build_documents()
     first, second = write_text(tmp_path / "b.txt", documents), write_text(tmp_path / "a.txt", documents[:30])
@@ -67,13 +61,14 @@ def test_titles_and_joined_rows(tmp_path, gpt2):
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.5)
 
 
-def test_a_book_may_continue_in_the_next_file_of_a_hub_dataset(tmp_path, gpt2):
+def test_a_book_may_continue_in_the_next_batch_and_file_of_a_hub_dataset(tmp_path, gpt2, monkeypatch):
+    monkeypatch.setattr(pretraining, "BATCH_DOCUMENTS", 7)
     documents = build_documents(40)
-    rows = [{"book": i, "text": line} for i, document in enumerate(documents) for line in document]
+    rows = [{"book": i, "line": line} for i, document in enumerate(documents) for line in document]
     (tmp_path / "hub").mkdir()
     for i, part in enumerate((rows[: len(rows) // 2], rows[len(rows) // 2 :])):
         write_json(tmp_path / f"hub/train-0000{i}-of-00002.jsonl", part)
-    prepare(tmp_path / "out", f"hub:{tmp_path / 'hub'},group=book", gpt2)
+    prepare(tmp_path / "out", f"hub:{tmp_path / 'hub'},column=line,group=book", gpt2)
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
 
 
@@ -91,20 +86,6 @@ def test_empty_documents_are_counted(tmp_path, gpt2):
     prepare(tmp_path / "out", write_json(tmp_path / "x.jsonl", [{"text": text} for text in texts]), gpt2)
     assert read(tmp_path / "out") == reference([[text] for text in texts[:20]], GPT2(gpt2), 0.3)
     assert json.loads((tmp_path / "out/manifest.json").read_text())["sources"][0]["empty_documents"] == 3
-
-
-def test_a_row_may_be_a_book(tmp_path, gpt2):
-    """Longer than the limit of a field of CSV, in one line and in many."""
-    books = ["low lower hello world " * 6_000, "low lower\nhello world\n" * 6_000, *(f"low {i}" for i in range(20))]
-    prepare(tmp_path / "out", write_json(tmp_path / "x.jsonl", [{"text": book} for book in books]), gpt2)
-    documents = [[line for book_line in book.split("\n") if (line := book_line.strip())] for book in books]
-    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
-
-
-def test_rejected_options(tmp_path, gpt2):
-    with pytest.raises(ValueError, match="train.*--shards"):
-        prepare(tmp_path / "out", write_text(tmp_path / "text.txt", build_documents()), gpt2, shards=50)
-    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
 def test_finished_stages_are_not_repeated_unless_their_input_changed(tmp_path, gpt2, monkeypatch):
@@ -141,9 +122,3 @@ def test_killed_runs_leave_no_corpus_and_rerun_to_the_same_bytes(tmp_path, gpt2)
         process.join()
         assert process.exitcode == (-signal.SIGKILL if function else 0) and out.exists() == (not function)
     assert content(out) == content(tmp_path / "whole")
-
-
-def test_sentences_of_a_text_in_several_batches(tmp_path, gpt2, monkeypatch):
-    monkeypatch.setattr(pretraining, "BATCH_DOCUMENTS", 7)
-    prepare(tmp_path / "out", sentences(tmp_path, build_documents()), gpt2)
-    assert read(tmp_path / "out") == reference(build_documents(), GPT2(gpt2), 0.3)

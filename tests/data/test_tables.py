@@ -4,7 +4,6 @@ import bz2
 import gzip
 import json
 import lzma
-from decimal import Decimal
 
 import pyarrow
 import pyarrow.parquet
@@ -84,33 +83,6 @@ def test_compressed_tables(suffix, compress, tmp_path):
     path = tmp_path / f"rows.jsonl{suffix}"
     path.write_bytes(compress("".join(json.dumps(record) + "\n" for record in RECORDS).encode()))
     assert read_by_each_command(path) == READ
-
-
-def test_a_damaged_other_column_does_not_matter(tmp_path):
-    path = tmp_path / "rows.parquet"
-    columns = {name: [record[name] for record in RECORDS] for name in ("text", "label")}
-    pyarrow.parquet.write_table(pyarrow.table({"other": ["x" * 100] * 3, **columns}), path, use_dictionary=False)
-    chunk = pyarrow.parquet.ParquetFile(path).metadata.row_group(0).column(0)
-    content, start = bytearray(path.read_bytes()), chunk.data_page_offset
-    content[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
-    path.write_bytes(content)
-    assert read_by_each_command(path) == READ
-    columns, records = open_table(path)
-    with pytest.raises(ValueError, match="rows.parquet is truncated or damaged: "):
-        list(records(columns))
-
-
-@pytest.mark.parametrize(
-    "label, expected",
-    [
-        (pyarrow.array([Decimal("4.50"), Decimal("1.00"), Decimal("0.00")]), ["4.50", "1.00", "0.00"]),
-        (pyarrow.array([True, False, True]), ["True", "False", "True"]),
-    ],
-)
-def test_labels_of_parquet(label, expected, tmp_path):
-    text = pyarrow.array(["a", "b", "c"]).dictionary_encode()
-    pyarrow.parquet.write_table(pyarrow.table({"text": text, "label": label}), tmp_path / "rows.parquet")
-    assert [row.label for row in read(tmp_path / "rows.parquet")] == expected
 
 
 @pytest.mark.parametrize(

@@ -84,19 +84,6 @@ def test_pairs_equal_fairseq_preprocessing(gpt2, bpe, tmp_path):
         assert outputs[name] == (gpt2 / name).read_bytes()
 
 
-def test_scores_equal_fairseqs_script(bpe, tmp_path):
-    source = files.write_tsv("sts-b", tmp_path / "STS-B")
-    scores = ["0", "5", "0.000", "5.000", "3.267", "1.3333333", "4.5", "2.222"]
-    lines = ["sentence1\tsentence2\tscore", *(f"a\tb\t{score}" for score in scores)]
-    (source / "train.tsv").write_text("\n".join(lines))
-    prepare("sts-b", tmp_path / "ours", source, bpe)
-    awk = subprocess.run(
-        ["awk", "{print $1 / 5.0 }"], input="\n".join(scores) + "\n", text=True, capture_output=True, check=True
-    )
-    assert (tmp_path / "ours" / "label" / "train.label").read_text() == awk.stdout
-    assert not (tmp_path / "ours" / "label" / "dict.txt").exists()
-
-
 def test_classes_are_matched_by_name(bpe, tmp_path, monkeypatch):
     """In a source with another order of classes."""
     *official, _, hub = files.FORMATS["qnli"]
@@ -144,11 +131,3 @@ def test_modified_files_are_rejected(content, message, error_of, tmp_path):
     if content is not None:
         (source / "train.tsv").write_bytes(content)
     assert message in error_of("--source", source)
-
-
-def test_paths_without_files_of_the_task_are_rejected(error_of, tmp_path):
-    (tmp_path / "empty").mkdir()
-    expected = "a folder with train.tsv, test.tsv, or with aclImdb, or with the hub's plain_text/train-*.parquet"
-    for name, problem in (("empty", "has no files of imdb"), ("missing", "does not exist")):
-        error = error_of("--source", tmp_path / name, task="imdb")
-        assert f"{name} {problem}; --source must be hub, or {expected}" in error

@@ -77,22 +77,6 @@ def test_dictionary_is_fairseqs(path, tmp_path):
         TokenizerJson(path, tmp_path / "dict.txt")
 
 
-def test_rewritten_file_is_unchanged(path, tmp_path):
-    ours = TokenizerJson(path)
-    (tmp_path / "again.json").write_bytes(ours.model_files["tokenizer.json"])
-    again = TokenizerJson(tmp_path / "again.json")
-    assert again.model_files == ours.model_files and again.dictionary == ours.dictionary
-
-
-def test_added_tokens_stay(tmp_path):
-    tokenizer = build_tokenizer("bert")
-    tokenizer.add_tokens(["C++"])
-    tokenizer.save_pretrained(tmp_path)
-    ours = TokenizerJson(tmp_path / "tokenizer.json")
-    names = tokens_of(ours)
-    assert [names[i] for i in ours.encode(["the C++ tide"])[0]] == ["the", "C++", "tide", "</s>"]
-
-
 @pytest.mark.parametrize("family", ["bert", "xlm-roberta"])
 def test_corpus_and_task_have_the_same_ids(family, path, tmp_path):
     """As fairseq reads them; and the tokenizer is next to the data."""

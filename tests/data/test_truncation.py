@@ -57,12 +57,6 @@ def test_truncation_equals_token_by_token_removal(data):
     assert all(new.dtype == old.dtype for new, old in zip((*out_ids, *out_sizes), (*ids, *sizes)))
 
 
-def test_head_and_tail_lengths_of_sun_et_al():
-    (ids,), (sizes,), count = truncate([np.arange(10, 611)], [np.array([601], dtype=np.int32)], 512, "head+tail")
-    assert count == 1 and sizes.tolist() == [511]
-    assert ids.tolist() == [*range(10, 138), *range(610 - 382, 610), 610]
-
-
 def test_rejected_n():
     for n, inputs in ((2, 1), (5, 2), (-1, 1)):
         with pytest.raises(ValueError, match=f"max-positions .* {3 * inputs} .*got {n}"):

@@ -1,19 +1,14 @@
-"""``evaluate`` against a loop, fairseq's own accuracy and the same model in transformers."""
+"""``evaluate`` against a loop with fairseq's own interface."""
 
 import io
 import json
 import shutil
 import sys
-import tracemalloc
-from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import torch
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.evaluation import evaluate as evaluate_module
-from fairseq_linformer.evaluation.encoded_rows import EncodedExample
 from fairseq_linformer.models import LinformerRobertaModel
 
 from .labeled_rows import NAMES, ROWS, read_predictions
@@ -42,19 +37,6 @@ def test_predictions_equal_a_loop_with_fairseqs_interface(evaluate, finetuned, p
     assert summary["throughput"]["rows"] == len(ROWS)
 
 
-@pytest.mark.slow
-def test_an_export_has_the_same_predictions_and_scores(evaluate, finetuned, classifier_folder, table, tmp_path):
-    found = []
-    for name, model in (("fairseq", finetuned), ("transformers", classifier_folder)):
-        paths = tmp_path / f"{name}.jsonl", tmp_path / f"{name}.json"
-        evaluate(model, table, "--predictions", paths[0], "--json", paths[1])
-        found.append((read_predictions(paths[0]), json.loads(paths[1].read_text())["scores"]))
-    (rows, scores), (others, other_scores) = found
-    assert scores == other_scores and [row["prediction"] for row in rows] == [row["prediction"] for row in others]
-    for row, other in zip(rows, others, strict=True):
-        assert row["probabilities"] == pytest.approx(other["probabilities"], abs=2e-6)
-
-
 def test_unlabeled_rows_are_only_predicted(finetuned, monkeypatch, capsys):
     """Also a blank line, so that line N of the output belongs to line N of the input."""
     texts = [*(text for text, _ in ROWS), "", "cat"]
@@ -65,13 +47,6 @@ def test_unlabeled_rows_are_only_predicted(finetuned, monkeypatch, capsys):
     assert header == "row\tlabel\tprediction\tp(animal: cat)\tp(dog)" and len(lines) == len(texts)
     assert all(line.split("\t")[:2] == [str(i), ""] and line.split("\t")[2] in NAMES for i, line in enumerate(lines, 1))
     assert "no labels, so no scores" in output.err and f"1 of {len(texts)} lines are blank" in output.err
-
-
-def test_nothing_is_printed_before_the_first_prediction(finetuned, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\tc\n")))
-    with pytest.raises(SystemExit, match="standard input:1 must have one or two texts"):
-        main(["evaluate", str(finetuned), "-", "--predictions", "-"])
-    assert not capsys.readouterr().out
 
 
 def test_default_truncation_is_that_of_training(evaluate, finetuned, tmp_path):
@@ -85,25 +60,3 @@ def test_default_truncation_is_that_of_training(evaluate, finetuned, tmp_path):
         outputs[truncation] = evaluate(folder / finetuned.name, *arguments)
         assert outputs[truncation] == evaluate(finetuned, *arguments, "--truncation", truncation)
     assert outputs["head"] != outputs["head+tail"]
-
-
-@pytest.mark.parametrize("classes", [0, 2])
-def test_labeled_rows_need_little_memory(classes, monkeypatch):
-    """A million rows are scored at the end: 8 bytes per target and output until then."""
-    rows, held = 4000, {}
-
-    def predict(*_):
-        for i in range(rows):
-            yield EncodedExample(f"rows:{i}", None, i % 2), torch.full((max(classes, 1),), float(i))
-            if i + 1 in (rows // 4, rows):
-                held[i + 1] = tracemalloc.get_traced_memory()[0]
-
-    monkeypatch.setattr(evaluate_module, "predict", predict)
-    classifier = SimpleNamespace(names=["no", "yes"][:classes], is_score=not classes, model=None)
-    tracemalloc.start()
-    try:
-        result = evaluate_module.evaluate(classifier, iter(()))
-    finally:
-        tracemalloc.stop()
-    assert result["rows"] == rows
-    assert (held[rows] - held[rows // 4]) / (0.75 * rows) < 2 * 8 * (1 + max(classes, 1))

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 
 import pytest
 
@@ -41,22 +40,6 @@ def test_same_rows_and_logits(folders):
         assert [row["input_ids"] for row in actual] == [row["input_ids"] for row in expected]
         assert max(len(row["input_ids"]) for row in actual) == 16
         assert (ours.logits(actual) - theirs.logits(expected)).abs().max() < 1e-4
-
-
-@pytest.mark.slow
-def test_without_fairseq(extra_environment, finetuned, folders, tmp_path):
-    """The same process cannot read a fairseq checkpoint."""
-    folder = extra_environment("all")
-
-    def run(model):
-        words = [folder / "fairseq-linformer", "evaluate", model, rows]
-        return subprocess.run(words, capture_output=True, text=True, cwd=folder, env={"PATH": "/usr/bin:/bin"})
-
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"text": "the cat", "label": "LABEL_0"}\n')
-    found = run(folders[1])
-    assert found.returncode == 0 and "1 labeled row" in found.stdout, found.stderr
-    assert "needs fairseq, which is not installed" in run(finetuned).stderr
 
 
 @pytest.mark.slow

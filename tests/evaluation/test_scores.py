@@ -15,13 +15,6 @@ TARGETS = [1, 0, 1, 0]
 PROBABILITIES = np.array([[0.05, 0.95], [0.85, 0.15], [0.75, 0.25], [0.65, 0.35]])
 
 
-def test_scores_of_four_rows():
-    result = score_classes(TARGETS, PROBABILITIES)
-    assert result["rows"] == 4 and result["majority"] == 0.5 and result["confusion"] == [[2, 0], [1, 1]]
-    assert result["scores"]["accuracy"]["value"] == 0.75
-    assert result["scores"]["f1"]["value"] == pytest.approx(2 / 3)
-
-
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_f1_and_matthews_equal_those_of_rows(classes):
     rng = np.random.default_rng(classes)
@@ -73,10 +66,6 @@ def test_warning_of_chance(right, rows, majority, warns):
     expected = f"warning: always predicting the most frequent label, with {majority:.1f} %, may be as accurate"
     assert warn_of_chance(scores) == [expected] * warns
     assert (expected in format_scores(scores, ["a", "b"])) == warns
-
-
-def test_scores_have_no_warning_of_chance():
-    assert warn_of_chance(score_regression([1, 2, 3], [2, 2, 2])) == []
 
 
 @pytest.mark.parametrize(

@@ -47,24 +47,20 @@ def test_exported_folder_works_without_fairseq_and_this_package(
         }
     assert len({score for score, _ in expected["filled"]}) == 4
     torch.save(expected, tmp_path / "expected.pt")
-    script = Path(__file__).with_name("offline_user.py")
+    script, bin_ = Path(__file__).with_name("offline_user.py"), extra_environment("huggingface")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
-        [
-            extra_environment("huggingface") / "python",
-            script,
-            masked_lm_folder,
-            classifier_folder,
-            tmp_path / "expected.pt",
-            tmp_path / "saved",
-        ],
+        [bin_ / "python", script, masked_lm_folder, classifier_folder, tmp_path / "expected.pt", tmp_path / "saved"],
         env=environment,
         cwd=tmp_path,
         capture_output=True,
         text=True,
     )
     assert run.returncode == 0 and "as expected" in run.stdout, run.stderr[-3000:]
+    words = [bin_ / "fairseq-linformer", "export", masked_lm / "checkpoint_last.pt", tmp_path / "out"]
+    run = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert "needs fairseq, which is not installed" in run.stderr
     # A copy saved there is imported into fairseq unchanged.
     for folder, source in (("mlm", masked_lm), ("cls", classifier)):
         convert(tmp_path / "saved" / folder, tmp_path / "back" / folder)

@@ -12,7 +12,7 @@ from fairseq_linformer.huggingface import (
     LinformerPreTrainedConfig,
 )
 
-from .. import authors_plugin, fairseq_commands
+from .. import fairseq_commands
 from ..checkpoint_fixtures import hub
 
 TOKENS = torch.tensor([[0, 5, 6, 7, 30, 31, 12, 2], [0, 9, 5, 2, 1, 1, 1, 1]])
@@ -63,27 +63,6 @@ def test_every_variant_is_exported_and_imported(variant, train_checkpoint, mlm_d
     hub(back, mlm_data, bpe="characters", name="model.pt")
 
 
-@pytest.mark.slow
-def test_authors_checkpoint_is_exported_and_imported(mlm_data, tmp_path):
-    authors_plugin.skip_without_plugin()
-    authors_plugin.train(
-        mlm_data,
-        tmp_path / "theirs",
-        *fairseq_commands.TRAIN,
-        *"--arch linformer_roberta_base --encoder-layers 2 --compressed 3".split(),
-        *fairseq_commands.TINY[2:-2],
-    )
-    export_checkpoint(tmp_path / "theirs" / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
-    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
-    ((features, logits),) = authors_plugin.extract_features(
-        tmp_path / "theirs" / "checkpoint_last.pt", [SINGLE], tmp_path
-    )
-    with torch.no_grad():
-        torch.testing.assert_close(model(SINGLE).logits, logits, **CLOSE)
-    convert(tmp_path / "out", tmp_path / "back")
-    hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt")
-
-
 def test_classification(classifier, classifier_folder, pieces):
     theirs = hub(classifier, pieces)
     model = AutoModelForSequenceClassification.from_pretrained(classifier_folder).eval()
@@ -118,17 +97,6 @@ def test_losses_and_tuples():
     model = LinformerForSequenceClassification(small(num_labels=1)).eval()
     output = model(tokens, labels=torch.tensor([0.5]))
     torch.testing.assert_close(output.loss, (output.logits[0, 0] - 0.5) ** 2)
-
-
-def test_transformers_names():
-    names = "max_position_embeddings num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
-    config = LinformerPreTrainedConfig(
-        vocab_size=9, projected_dim=2, hidden_dropout_prob=0.25, **dict(zip(names, (8, 1, 4, 2, 6)))
-    )
-    shape = config.to_linformer_config()
-    sizes = (shape.max_positions, shape.layers, shape.embed_dim, shape.attention_heads, shape.ffn_embed_dim)
-    assert sizes == (8, 1, 4, 2, 6) and shape.dropout == 0.25
-    assert (config.hidden_size, config.num_hidden_layers, config.pad_token_id) == (4, 1, 1)
 
 
 @pytest.mark.slow

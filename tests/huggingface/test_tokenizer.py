@@ -223,13 +223,6 @@ def test_equals_the_hub_interface(masked_lm, masked_lm_folder):
     assert pickle.loads(pickle.dumps(tokenizer))("the cat")["input_ids"] == tokenizer("the cat")["input_ids"]
 
 
-def test_mask_absorbs_the_space_before_it(masked_lm_folder):
-    tokenizer = AutoTokenizer.from_pretrained(masked_lm_folder, trust_remote_code=True)
-    numbers = tokenizer("the cat <mask> on")["input_ids"]
-    on = tokenizer("on")["input_ids"][1:-1]
-    assert numbers == [*tokenizer("the cat")["input_ids"][:-1], tokenizer.mask_token_id, *on, 2]
-
-
 def test_dictionaries_are_read_as_by_fairseq(tmp_path):
     path = tmp_path / "dict.txt"
     path.write_text("a b 3\n<s> 5 #fairseq:overwrite\n▁x 1\n<mask> 2\n", encoding="utf-8")

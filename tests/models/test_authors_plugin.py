@@ -5,7 +5,10 @@ import argparse
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from transformers import AutoModelForMaskedLM
 
+import fairseq_linformer.huggingface  # noqa: F401  registers the model
+from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.models import LinformerRobertaConfig, LinformerRobertaModel, authors_plugin
@@ -14,8 +17,7 @@ from fairseq_linformer.modules import LinearProjection
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 
 from .. import authors_plugin as theirs
-from ..fairseq_commands import TINY, TRAIN, finetune, load, train, validate
-from .test_model import build
+from ..fairseq_commands import TINY, TRAIN, finetune, load, train
 
 SIZES = ["--arch", "linformer_roberta_base", "--encoder-layers", "2", *TINY[2:-2]]
 MODES = {
@@ -57,13 +59,19 @@ def assert_equal_features(model, expected):
 def test_features_equal_the_authors(checkpoint, tmp_path):
     mode, path = checkpoint
     model = model_of(path)
-    assert_equal_features(model, theirs.extract_features(path, batches(), tmp_path))
+    expected = theirs.extract_features(path, batches(), tmp_path)
+    assert_equal_features(model, expected)
     assert isinstance(model, LinformerRobertaModel) and model.args.sharing == mode.split(",")[0]
     assert {p.layout.windows for p in model.modules() if isinstance(p, LinearProjection)} == {None}
     # A new model of its options has no windows either: finetuned from scratch it is the same but for what was learned.
     assert "++model.projection_init='normal'" in (
         overrides := open_initial_checkpoint(identify(path), tmp_path / "runs").overrides
     ), overrides
+    export_checkpoint(path, tmp_path / "hf", tokenizer=False)
+    exported = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
+    with torch.no_grad():
+        for batch, (_, logits) in zip(batches(), expected, strict=True):
+            torch.testing.assert_close(exported(batch).logits, logits, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -87,11 +95,8 @@ def test_features_equal_version_1(checkpoint, mlm_data, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", ["layerwise"], indirect=True)
-def test_authors_checkpoint_in_training_validation_finetuning_and_hub(
-    checkpoint, mlm_data, class_data, tmp_path, caplog
-):
+def test_authors_checkpoint_in_training_finetuning_and_hub(checkpoint, mlm_data, class_data, tmp_path):
     mode, path = checkpoint
-    validate(mlm_data, path)
     losses = train(mlm_data, tmp_path / "more", "--finetune-from-model", path, model=[*SIZES, *MODES[mode]], updates=3)
     assert len(losses) == 3
     # What is saved then is this model's, and loads without the authors' options.
@@ -107,19 +112,6 @@ def test_authors_checkpoint_in_training_validation_finetuning_and_hub(
     hub = LinformerRobertaModel.from_pretrained(str(path.parent), path.name, mlm_data, bpe="characters")
     batch = batches()[0]
     assert torch.equal(hub.eval().extract_features(batch), model_of(path).eval()(batch, features_only=True)[0])
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_log_has_the_equivalent_options(caplog, mode):
-    caplog.set_level("INFO")
-    flags = MODES[mode]
-    options = {flag[2:].replace("-", "_"): int(value) for flag, value in zip(flags[::2], flags[1::2])}
-    build(projected_dim=None, **options)
-    frozen = " --freeze-projections" if "freeze_compress" in options else ""
-    equivalent = f"--projected-dim {16 // options['compressed']} --sharing {mode.split(',')[0]}{frozen};"
-    theirs = "pass --projection-init normal" + " --projection-lr-scale 1" * (not frozen)
-    lines = [record.getMessage() for record in caplog.records]
-    assert any(equivalent in line and line.endswith(theirs) for line in lines), lines
 
 
 def options(**options_given):
@@ -146,3 +138,4 @@ def test_rejected_options(options_given):
 def test_default_ratio_and_sharing():
     args = resolve_options(options(shared_kv_compressed=1))
     assert (args.projected_dim, args.sharing, args.freeze_projections) == (4, "key-value", False)
+    assert resolve_options(options(freeze_compress=1)).freeze_projections

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.optim.adam import FairseqAdamConfig
 from fairseq.optim.amp_optimizer import AMPOptimizer
@@ -53,17 +52,6 @@ def test_forward_is_bf16_and_gradients_are_single_precision():
     assert model.weight.grad.dtype == torch.float32 and model.weight.grad.eq(4).all()
     task.valid_step(torch.ones(4, 4), model, criterion)
     assert model.dtype == torch.float32
-
-
-def test_attention_is_single_precision():
-    q, k, v = torch.randn(3, 2, 1, 5, 4).bfloat16().unbind()
-    mask = torch.zeros(5, 5).bfloat16()
-    expected = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask.float())
-    fairseq_fixes._exempt_attention()
-    with torch.autocast("cpu", torch.bfloat16):
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    assert context.dtype == torch.float32 and torch.equal(context, expected)
-    assert F.scaled_dot_product_attention(q, k, v, mask).dtype == torch.bfloat16  # without autocast
 
 
 def test_linear_attention_is_single_precision():

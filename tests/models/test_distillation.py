@@ -1,6 +1,6 @@
-"""``linformer_distillation`` in stock fairseq: its loss, its teacher, and what it rejects."""
+"""``linformer_distillation`` in stock fairseq: its loss, its teacher, blocks of several lengths, what it rejects."""
 
-from types import SimpleNamespace
+from collections import Counter
 
 import pytest
 import torch
@@ -13,12 +13,13 @@ from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.checkpoints.to_linformer import to_linformer
 from fairseq_linformer.files import sha256
 from fairseq_linformer.models import distillation
-from fairseq_linformer.models.distillation import DistillationConfig, DistillationCriterion
+from fairseq_linformer.models.distillation import DistillationConfig, DistillationCriterion, draw_length, split_blocks
 
 from ..fairseq_commands import TINY, train
 from .test_model import build as build_student
 
 DISTILL = ["--criterion", "linformer_distillation"]
+BOS, PAD, EOS = 0, 1, 2
 ROBERTA = ["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"]
 
 
@@ -83,9 +84,9 @@ def test_short_blocks(teacher, start, mlm_data, monkeypatch):
     for seed in range(20):
         masked = (torch.rand(text.shape, generator=torch.Generator().manual_seed(seed)) < 0.3) & text.gt(2)
         batch["target"] = torch.where(masked, text, 1)
-        length = distillation.draw_length(masked, 0.6)
+        length = draw_length(masked, 0.6)
         lengths.add(length)
-        tokens = text if length == 16 else distillation.split_blocks(text, length, 0, 2, 1)
+        tokens = text if length == 16 else split_blocks(text, length, 0, 2, 1)
         loss, size, _ = ours.train()(student, batch)
         torch.testing.assert_close(loss, expected(tokens) * size, rtol=1e-5, atol=1e-6)
         loss, size, _ = ours.eval()(student, batch)
@@ -135,13 +136,36 @@ def test_rejected_options(teacher, mlm_data, options, message):
         criterion(teacher, mlm_data, **options)
 
 
-def test_other_tasks_are_rejected(teacher):
-    task = SimpleNamespace(target_dictionary=None)
-    with pytest.raises(ValueError, match="task must be masked_lm, got SimpleNamespace"):
-        DistillationCriterion(OmegaConf.structured(DistillationConfig(teacher=str(teacher))), task)
+def test_lengths_depend_on_the_masks_alone():
+    generator = torch.Generator().manual_seed(0)
+    batches = [torch.rand(2, 128, generator=generator) < 0.15 for _ in range(2000)]
+    drawn = [draw_length(masked, 0.75) for masked in batches]
+    assert drawn == [draw_length(masked, 0.75) for masked in batches]
+    counts = Counter(drawn)
+    assert counts.keys() == {128, 64, 32, 16}
+    assert all(count == pytest.approx(500, abs=100) for count in counts.values())
+    assert {draw_length(masked, 0.0) for masked in batches} == {128}
+    assert {draw_length(masked[:, :31], 0.75) for masked in batches} == {31}
+    assert {draw_length(masked[:, :99], 0.75) for masked in batches} == {99, 50, 25}
 
 
-def test_teacher_that_does_not_fit_is_rejected(teacher, mlm_data, tmp_path):
-    (tmp_path / "dict.txt").write_text("a 1\nb 1\n")
-    with pytest.raises(ValueError, match="must be that of the teacher .* got 7"):
-        criterion(teacher, tmp_path)
+@pytest.mark.parametrize("n, length", [(64, 16), (64, 32), (50, 12)])
+def test_split_blocks(n, length):
+    """Blocks have no padding but at the end, and all tokens but those that bos and eos replace."""
+    torch.manual_seed(0)
+    real = torch.tensor([n, n - 5, 3])
+    tokens = torch.randint(5, 50, (3, n)).masked_fill(torch.arange(n) >= real.unsqueeze(1), PAD)
+    tokens[:, 0] = BOS
+    blocks = split_blocks(tokens, length, BOS, EOS, PAD)
+    assert (blocks[:, 0] == BOS).all() and blocks.ne(PAD).sum() == real.sum()
+    lengths = blocks.ne(PAD).sum(1)
+    for block, size in zip(blocks, lengths):
+        assert (block[:size] != PAD).all() and (size == 1 or block[size - 1] == EOS)
+    kept = [token for block, size in zip(blocks, lengths) for token in block[1 : size - 1].tolist()]
+    expected = [
+        token
+        for row, size in zip(tokens.tolist(), real.tolist())
+        for start in range(0, size, length)
+        for token in row[start + 1 : min(start + length, size) - 1]
+    ]
+    assert kept == expected

@@ -9,7 +9,7 @@ from torch import nn
 
 from fairseq_linformer.models import FusedAdam
 
-from ..fairseq_commands import BASE_ADAM, hydra_train, load, train
+from ..fairseq_commands import BASE_ADAM, load, train
 from ..modules.test_encoder import build
 
 NO_DROPOUT = ["--dropout", "0", "--attention-dropout", "0"]
@@ -72,14 +72,10 @@ def test_fused_adam_takes_the_steps_of_adam():
 
 
 @pytest.mark.slow
-def test_fused_adam_through_both_front_doors(mlm_data, tmp_path):
+def test_fused_adam_resumes_bit_identically(mlm_data, tmp_path):
     options = ["--optimizer", "fused_adam", *BASE_ADAM]
     train(mlm_data, tmp_path / "whole", *options, updates=4)
     for updates in (2, 4):  # goes on from its checkpoint
         train(mlm_data, tmp_path / "resumed", *options, updates=updates)
     whole, resumed = load(tmp_path / "whole")["model"], load(tmp_path / "resumed")["model"]
     assert all(torch.equal(a, b) for a, b in zip(whole.values(), resumed.values()))
-    overrides = "+run=tiny optimizer._name=fused_adam task.tokens_per_sample=16 model.projected_dim=8 "
-    overrides += "dataset.batch_size=8 optimization.max_update=2 common.cpu=true dataset.num_workers=0"
-    hydra_train(mlm_data, tmp_path / "yaml", *overrides.split())
-    assert load(tmp_path / "yaml")["optimizer_history"][-1]["optimizer_name"] == "FusedAdam"

@@ -5,14 +5,13 @@ import argparse
 import pytest
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from fairseq.models import build_model
 from fairseq.models.roberta import RobertaModel
 from fairseq.quantization_utils import quantize_model_scalar
 from omegaconf import OmegaConf
-from torch._subclasses import FakeTensorMode
 
 from fairseq_linformer.config import SHARING
-from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig
+from fairseq_linformer.models import LinformerRobertaConfig
 from fairseq_linformer.modules import length_groups
 from fairseq_linformer.modules.projection import count_matrices
 
@@ -24,20 +23,20 @@ SMALL = dict(
 class Task:
     """The attributes of a fairseq task that building a model needs."""
 
-    def __init__(self, positions=16, words=30):
+    def __init__(self):
         self.source_dictionary = Dictionary()
-        for i in range(words):
+        for i in range(30):
             self.source_dictionary.add_symbol(f"w{i}")
         self.source_dictionary.add_symbol("<mask>")
-        self.max_positions = lambda: positions
+        self.max_positions = lambda: 16
 
 
-def build(task=None, arch="linformer_roberta_tiny", seed=0, **options):
+def build(arch="linformer_roberta_tiny", seed=0, **options):
     torch.manual_seed(seed)
     cfg = OmegaConf.merge(OmegaConf.structured(LinformerRobertaConfig), {**SMALL, **options})
     cfg._name = arch
     cfg = OmegaConf.create({"model": cfg}).model
-    return quantize_model_scalar(build_model(cfg, task or Task()), cfg)  # like FairseqTask.build_model
+    return quantize_model_scalar(build_model(cfg, Task()), cfg)  # like FairseqTask.build_model
 
 
 def without_dropout(**options):
@@ -63,21 +62,6 @@ def test_number_of_matrices_at_base_size(sharing, expected):
     assert sum(v.numel() for v in saved) == expected * 6 * 16
     pointers = [v.data_ptr() for key, v in state.items() if "lm_head.weight" not in key and v.numel()]
     assert len(set(pointers)) == len(pointers)
-
-
-@pytest.mark.slow
-def test_sizes_of_architectures():
-    shapes = {arch: options for arch, options in ARCHITECTURES.items() if arch != "roberta_eps"}
-    assert {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith("linformer_roberta")} == shapes.keys()
-    assert ARCHITECTURES["linformer_roberta"] == ARCHITECTURES["linformer_roberta_base"]
-    for arch, options in shapes.items():
-        with FakeTensorMode():  # builds base and large without memory
-            cfg = OmegaConf.structured(LinformerRobertaConfig)
-            cfg._name = arch
-            model = build_model(OmegaConf.create({"model": cfg}).model, Task(positions=512))
-        size = sum(p.numel() for key, p in model.named_parameters() if "embed" not in key and "lm_head" not in key)
-        layers, d, k = (options[name] for name in ("encoder_layers", "encoder_embed_dim", "projected_dim"))
-        assert size == layers * (12 * d * d + 13 * d + 2 * k * 512), arch
 
 
 def test_parameter_names_are_robertas_plus_projections():

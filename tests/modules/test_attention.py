@@ -259,15 +259,3 @@ def test_a_sentence_of_padding_only_gives_no_nan():
         out, _ = attention(x, mask, None if attention.E else E())
         out[0].sum().backward()
         assert out.isfinite().all() and x.grad.isfinite().all()
-
-
-def test_chunks_of_a_long_input():
-    """The chunked computation of all positions equals that of single positions, over several chunks."""
-    attention, E, _ = make("headwise", n=200, k=70, init="random", local_window=40)
-    x = torch.randn(2, 170, D, dtype=torch.float64)
-    mask = torch.arange(170) >= torch.tensor([[170], [61]])
-    whole, _ = attention(x, mask)
-    positions = torch.tensor([[0, 1, 31, 32, 63, 64, 100, 169], [0, 1, 31, 32, 40, 58, 59, 60]])
-    few, weights = attention(x, mask, positions=positions, need_weights=True)
-    torch.testing.assert_close(whole.gather(1, positions.unsqueeze(-1).expand(-1, -1, D)), few, rtol=0, atol=1e-10)
-    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))

@@ -50,32 +50,3 @@ def test_product_stores_five_bytes_per_weight():
     with saved_tensors_hooks(lambda t: kept.setdefault(t.data_ptr(), t), lambda t: t):
         dropped_product(weights, values, 0.5)
     assert sum(t.nbytes for t in kept.values()) == 64 * 64 * 5 + 64 * 4
-
-
-@pytest.mark.parametrize("of_values", [None, torch.float32])
-@pytest.mark.parametrize(
-    "device, dtype",
-    [
-        ("cpu", torch.bfloat16),
-        pytest.param(
-            "cuda", torch.float16, marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-        ),
-    ],
-)
-def test_gradients_under_autocast(device, dtype, of_values):
-    """Softmax returns single precision, a linear layer half; the backward pass runs outside autocast."""
-    of_values = of_values or dtype
-    scores = torch.randn(2, 3, 20, 8, device=device, requires_grad=True)
-    values = torch.randn(2, 3, 8, 5, device=device, requires_grad=True)
-    with torch.autocast(device, dtype):
-        weights = torch.softmax(scores, -1)
-        product = dropped_product(weights, values.to(of_values), 0.3)
-    assert weights.dtype is torch.float32 and product.dtype is of_values
-    product.float().square().sum().backward()
-    assert scores.grad.dtype is values.grad.dtype is torch.float32
-    torch.manual_seed(0)
-    ours = dropped_product(weights.detach(), values.detach().to(of_values), 0.3)
-    torch.manual_seed(0)
-    torch.testing.assert_close(
-        ours, F.dropout(weights.detach().to(of_values), 0.3, True) @ values.detach().to(of_values)
-    )

@@ -84,15 +84,6 @@ def test_reading_no_position(sharing, local_window, mode):
     assert all(p.grad is not None and not p.grad.any() for p in encoder.parameters())
 
 
-def test_last_layer_computes_only_the_read_positions():
-    encoder = build(layers=3).eval()
-    rows = []
-    for layer in encoder.layers:
-        layer.fc1.register_forward_hook(lambda _, x, y: rows.append(y.size(1)))
-    encoder(torch.randint(2, 20, (2, 12)), torch.zeros(2, 5, dtype=torch.long))
-    assert rows == [12, 12, 5]
-
-
 def test_left_padding():
     """Left padding, as from some tokenizers: positions are counted over real tokens."""
     encoder = build(sharing="layerwise", projected_dim=12).eval()
@@ -100,13 +91,6 @@ def test_left_padding():
     sentence = torch.randint(2, 20, (1, 5))
     left = torch.nn.functional.pad(sentence, (4, 0), value=1)
     torch.testing.assert_close(encoder(left)[0][:, 4:], encoder(sentence)[0])
-
-
-def test_token_embeddings_replace_tokens():
-    encoder = build().eval()
-    batch = torch.randint(2, 20, (2, 7))
-    other = batch.flip(1)
-    assert torch.equal(encoder(batch, token_embeddings=encoder.embed_tokens(other))[0], encoder(other)[0])
 
 
 def test_initialization_is_berts_and_window_averages():

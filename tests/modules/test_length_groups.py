@@ -109,8 +109,8 @@ def test_positions_after_the_end_of_a_group(monkeypatch):
 
 
 def test_when_a_batch_runs_whole(monkeypatch):
-    """With hidden states, on other devices, without padding or sentences, and when another group costs more than it
-    saves, be it because E and F are large."""
+    """With hidden states, on other devices, without padding or sentences, with several ranks, and when another group
+    costs more than it saves, be it because E and F are large."""
     encoder, tokens = build().eval(), batch()
     assert count_calls(encoder, tokens) == 1
     monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 1)
@@ -123,34 +123,6 @@ def test_when_a_batch_runs_whole(monkeypatch):
     assert count_calls(encoder, tokens) == 1
     layerwise = build(sharing="layerwise").eval()  # whose E is computed once for all layers
     assert count_calls(layerwise, tokens) > 1
-
-
-class Features(torch.nn.Module):
-    def __init__(self, encoder):
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, tokens):
-        return self.encoder(tokens)[0]
-
-
-def test_traced_batches_and_those_of_several_ranks_run_whole(monkeypatch):
-    """A trace would cut off longer sentences of other batches."""
-    monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 1)
-    encoder, tokens = build(projection="random").eval(), batch()
-    other = tokens.flip(0)
-    traced = torch.jit.trace(Features(encoder), tokens, check_trace=False)
-    torch.testing.assert_close(traced(other), whole(encoder)(other)[0])
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    assert count_calls(encoder, tokens) == 1
-
-
-def test_masks_and_positions_of_all_sentences(monkeypatch):
-    """A mask of one row, and positions of one row, are those of each sentence."""
-    monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 0)
-    encoder, tokens = build().eval(), batch()
-    mask, positions = tokens[1:2].eq(1), torch.tensor([[0, 2]])
-    expected = whole(encoder)(tokens, padding_mask=mask)[0][:, :3]
-    torch.testing.assert_close(encoder(tokens, padding_mask=mask)[0][:, :3], expected)
-    torch.testing.assert_close(encoder(tokens, positions)[0], encoder(tokens, positions.expand(8, -1))[0])
+    assert count_calls(layerwise, tokens) == 1

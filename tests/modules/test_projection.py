@@ -1,31 +1,14 @@
 """Projections: their start, their scale, their learning, and loading them."""
 
-import math
-
 import pytest
 import torch
-from fairseq.optim.adafactor import Adafactor
 
-from fairseq_linformer.config import PROJECTION_INITS, LinformerConfig
-from fairseq_linformer.modules import LinearProjection, MaxPool, MeanPool
+from fairseq_linformer.config import LinformerConfig
+from fairseq_linformer.modules import LinearProjection
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.linear import initial_matrix
 from fairseq_linformer.modules.projection import default_lr_scale
 from fairseq_linformer.modules.windows import NO_WINDOWS, Layout, Windows
-
-
-def test_columns_and_heads():
-    E = LinearProjection(6, 3, heads=2, lr_scale=0.25)
-    assert E().shape == (2, 3, 6)
-    assert torch.equal(E()[1], Windows(3, 6, 0, 1).average())
-    matrix = torch.randn(3, 6)
-    E.set_(matrix)
-    assert torch.equal(E(), matrix.expand(2, 3, 6))
-
-
-def reduce(E, x, padding_mask=None):
-    """The projected positions, as attention computes them."""
-    return E.reduce(x, E(), padding_mask, E.row_scale(x, padding_mask))
 
 
 def trained(**options):
@@ -69,41 +52,6 @@ def test_starts(init, std):
     assert LinearProjection(400, 50, init=init).layout.windows is None
 
 
-def test_pools_by_hand():
-    x = torch.tensor([[1.0, 5.0, -2.0, -4.0, -6.0]]).unsqueeze(-1)  # of an input of up to 6: positions 0, 1-2, 3-5
-    assert reduce(MeanPool(6, 3), x).flatten().tolist() == [1, 1.5, -5]
-    assert reduce(MaxPool(6, 3), x).flatten().tolist() == [1, 5, -4]
-    padding = torch.tensor([[False, False, True, True, True]])
-    x = x.masked_fill(padding.unsqueeze(-1), 0)
-    assert reduce(MeanPool(6, 3), x, padding).flatten().tolist() == [1, 5, 0]
-    assert reduce(MaxPool(6, 3), x, padding).flatten().tolist() == [1, 5, 0]
-    assert MaxPool(6, 3).bias(x, padding).flatten().tolist() == [0, 0, -math.inf]
-
-
-KINDS = [("linear", init) for init in PROJECTION_INITS["linear"]] + [("conv", "average"), ("random", None)]
-
-
-@pytest.mark.parametrize("kind, init", [*KINDS, ("mean-pool", None)])
-def test_the_norm_of_a_projected_sentence_does_not_depend_on_its_length(kind, init):
-    """All positions alike for windows, independent ones without; padded or not. Of version 0.2 it falls with it."""
-    torch.manual_seed(0)
-    shape = dict(layers=2, attention_heads=1, embed_dim=256)
-    sharing = "headwise" if init in ("staggered", "graded") else "key-value"  # windows of keys overlap
-    E = build_projection(LinformerConfig(10, 512, 256, sharing, kind, init, **shape), layer=1)
-    one = torch.randn(1, 1, 256)
-    x = torch.randn(1, 512, 256) if E.layout.windows is None else one.expand(1, 512, 256)
-    padding = torch.arange(512).unsqueeze(0)
-    for n in (1, 2, 7, 100, 511, 512):
-        norms = [reduce(E, x[:, :n]).norm(dim=-1)]
-        norms.append(reduce(E, x * (padding < n).unsqueeze(-1), padding >= n)[:, : E.num_reached(n)].norm(dim=-1))
-        expected = reduce(E, x).norm(dim=-1)
-        for norm in norms:
-            if E.layout.windows is None:
-                assert norm.norm().item() == pytest.approx(expected.norm().item(), rel=0.25)
-            else:
-                torch.testing.assert_close(norm, expected[:, : norm.size(1)], rtol=1e-4, atol=0)
-
-
 @pytest.mark.parametrize("kind", ["linear", "mean-pool", "max-pool", "conv"])
 def test_a_checkpoint_of_version_02_keeps_its_windows(kind):
     """It has no ``window_options``: no separate first position, missing tokens are zero, sizes are not counted."""
@@ -117,44 +65,20 @@ def test_a_checkpoint_of_version_02_keeps_its_windows(kind):
     E.load_state_dict(old)
     assert E.layout == Layout(Windows(3, 6), False, False, False)
     assert E.window_options.tolist() == [0, 0, 0]
-    x = torch.tensor([[1.0, 3.0, 5.0]]).unsqueeze(-1).expand(1, 3, 4)
-    partly = {"linear": 2.5, "conv": 2.5, "mean-pool": 5, "max-pool": 5}[kind]
-    assert reduce(E, x)[0, :, 0].tolist() == [2 if kind != "max-pool" else 3, partly]
-    assert E.bias(x, None) is None
-    # And what it is loaded into again has them too.
-    again = build_projection(LinformerConfig(10, 6, 3, projection=kind, layers=1, attention_heads=2, embed_dim=4))
-    again.load_state_dict(E.state_dict())
-    assert again.layout == E.layout
 
 
-def test_forward_reads_no_tensor():
-    """Moving or casting a module replaces its buffers; reading one as a number would synchronize with the GPU."""
-    E = LinearProjection(6, 3, delay=0.5).to(torch.bfloat16).to("meta")
-    assert reduce(E, torch.empty(1, 5, 4, device="meta", dtype=torch.bfloat16)).shape == (1, 3, 4)
-
-
-OPTIMIZERS = {
-    "SGD": lambda p, lr, eps: torch.optim.SGD(p, lr, momentum=0.9, weight_decay=0.1),
-    "AdamW": lambda p, lr, eps: torch.optim.AdamW(p, lr, eps=eps, weight_decay=0.1),
-    "Adafactor, scale_parameter": lambda p, lr, eps: Adafactor(p, lr, relative_step=False, scale_parameter=True),
-}
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("size", [1.0, 1e-6])
-def test_the_scale_is_a_learning_rate_for_every_optimizer(optimizer, size):
-    """However small the gradients, with RoBERTa's eps and weight decay: E moves scale times as far, in
-    every update."""
+def test_the_scale_is_a_learning_rate():
+    """With momentum and weight decay E moves scale times as far, in every update."""
     moved = []
     for scale in (1.0, 0.0625):
         E = LinearProjection(6, 3, lr_scale=scale).double()
-        trainer = OPTIMIZERS[optimizer](list(E.parameters()), 0.01, 1e-6)
+        trainer = torch.optim.SGD(E.parameters(), 0.01, momentum=0.9, weight_decay=0.1)
         generator = torch.Generator().manual_seed(0)
         start = E().detach().clone()
         for _ in range(3):
             trainer.zero_grad()
             # Linear in E: the gradients do not depend on how far it has moved.
-            (size * torch.randn(3, 6, generator=generator, dtype=torch.float64) * E()).sum().backward()
+            (torch.randn(3, 6, generator=generator, dtype=torch.float64) * E()).sum().backward()
             trainer.step()
         moved.append(E().detach() - start)
     assert moved[0].abs().max() > 0
@@ -205,11 +129,3 @@ def test_versions_before_03():
         other = LinearProjection(6, 3, **options)
         other.load_state_dict(dict(old))
         torch.testing.assert_close(other(), E())
-
-
-def test_incomplete_entries_are_reported():
-    E = LinearProjection(6, 3, lr_scale=0.25)
-    state = E.state_dict()
-    del state["scale"]
-    with pytest.raises(RuntimeError, match="Missing key.*scale"):
-        LinearProjection(6, 3, lr_scale=0.25).load_state_dict(state)

@@ -7,7 +7,6 @@ import torch
 
 from fairseq_linformer.config import SHARING
 from fairseq_linformer.modules import LinformerEncoder
-from fairseq_linformer.modules.linear import first_matrix
 from fairseq_linformer.modules.projection import Projection
 from fairseq_linformer.modules.resize import (
     resize_kernel,
@@ -31,17 +30,6 @@ def resized(E, n, old, new):
     """A matrix of other windows, or none."""
     layouts = (Layout(windows, False, False, False) for windows in (old, new))
     return resize_matrix(E, *layouts, new.k, n)
-
-
-@pytest.mark.parametrize("overlaps", [False, True])
-@pytest.mark.parametrize("singletons", [0, 1, 2])
-@pytest.mark.parametrize("n", [1, 5, 8, 12, 16, 24, 30])
-def test_what_a_matrix_starts_from_is_that_of_the_new_windows(n, singletons, overlaps):
-    for k, delay in ((6, 0.0), (3, 0.5)):
-        old = Layout.decode(k, 12, delay, [singletons, 1 + overlaps, 1])
-        k = scale_projected_dim(k, 12, n, old.windows)
-        new = Layout.decode(k, n, delay, [singletons, 1 + overlaps, 1])
-        torch.testing.assert_close(resize_matrix(first_matrix(old), old, new, k, n), first_matrix(new))
 
 
 def test_what_is_learned_is_repeated_block_by_block():

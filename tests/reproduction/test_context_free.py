@@ -31,15 +31,6 @@ def test_two_words_by_hand():
     assert context_free.masked_bits(p, p, mask_idx=6) == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_special_symbol_by_hand():
-    # </s> and one word: the word may be a random one, </s> in the input is </s>.
-    p = np.array([0, 0, 0.5, 0, 0.5, 0])  # R = {word, <mask>}, c = 0.05
-    seen = 0.05 + 0.1 * 0.5  # P(word)
-    true = (0.05 * 0.5 + 0.1 * 0.5) / seen  # Q(word | word) = 0.75
-    expected = (0.8 + 0.05) * 1 + 0.05 * 0.5 * (-log2(true) - log2(1 - true)) + 0.1 * 0.5 * -log2(true)
-    assert context_free.masked_bits(p, p, mask_idx=5) == pytest.approx(expected, abs=1e-12)
-
-
 def test_another_text_costs_its_divergence_more():
     p, q = zipf(100), zipf(100)[np.r_[0:4, 103:3:-1, 104]]
     assert context_free.masked_bits(p, q, 104) > context_free.masked_bits(q, q, 104) + 1

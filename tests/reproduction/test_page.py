@@ -11,8 +11,6 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import beyond, load_all, page
-from fairseq_linformer.reproduction.page import Panel, Table, draw, pivot
-from fairseq_linformer.reproduction.result import Row
 from fairseq_linformer.reproduction.verdict import Verdict, decide
 
 ROOT = Path(__file__).parents[2]
@@ -88,11 +86,9 @@ def test_committed_pages_are_of_these_results():
     assert {p for p in RESULTS.rglob("*") if p.suffix in (".md", ".svg")} == set(texts)
 
 
-def test_one_row_per_table_figure_and_theorem():
-    text = (RESULTS / "README.md").read_text()
-    rows = re.findall(r"^\| \[(.*?)\]", text.partition("## Beyond")[0], re.MULTILINE)
-    assert sorted(rows) == sorted(["Table 1", "Table 2", "Table 3", "Figure 1", "Figure 3", "Theorem 1", "Theorem 2"])
-    assert max(len(cell) for line in text.splitlines() for cell in line.split("|")) < 120  # no paragraphs in cells
+def test_no_cell_is_a_paragraph():
+    lines = (RESULTS / "README.md").read_text().splitlines()
+    assert max(len(cell) for line in lines for cell in line.split("|")) < 120
 
 
 def test_every_result_has_its_circumstances():
@@ -108,21 +104,3 @@ def test_without_results_every_claim_is_unmeasured(name):
     verdicts = module.verdicts([])
     assert verdicts and all(verdict.outcome == "not measured" for verdict in verdicts)
     assert module.__doc__ and module.TITLE and len(module.SAYS) < 100
-
-
-def test_a_table_in_markdown():
-    assert Table("T", ["a|b"], [["1"]]).markdown() == "T:\n\n| a\\|b |\n| --- |\n| 1 |"
-
-
-def test_a_table_by_two_columns():
-    rows = [Row(value=1.0, model="a_b", n=1024), Row(value=2.0, model="c", n=2048), Row(value=3.0, model="c", n=1024)]
-    (table,) = pivot("T", rows, "model", "n")
-    assert table == Table("T", ["model", "n = 1,024", "n = 2,048"], [["a b", "1", "-"], ["c", "3", "2"]])
-    assert pivot("T", [], "model", "n") == []
-
-
-def test_a_chart_has_its_numbers_and_is_reproducible():
-    lines = {"k = 8": [[(1, 1.0), (10, 2.0)], [(1, 3.0), (10, 2.5)]], "k = 8, paper": [[(1, 1.0)]]}
-    panels = [Panel("left", "n", "times", lines, {"chance": 1.5}, ["k = 8, paper"], log_x=True, log_y=True)] * 3
-    svg = draw(panels)
-    assert svg == draw(panels) and all(f">{text}<" in svg for text in ("left", "times", "k = 8, paper", "chance: 1.5"))

@@ -2,10 +2,8 @@
 
 import pytest
 
-from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.reproduction.comparison import branches
 from fairseq_linformer.reproduction.paper import figure_3
-from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import AUTHORS, Model, Run, Trained, build_job, train_runs
 from fairseq_linformer.training.job import compose_config
 from fairseq_linformer.training.run_folder import write_config
@@ -72,55 +70,15 @@ def test_model_options():
     assert Model.graded(16, 8).options["local_window"] == 0  # a conversion has one of 16 unless it is set
 
 
-@pytest.mark.parametrize(
-    "model, start",
-    [(Model(16, 8), "staggered"), (Model(16, 8, "layerwise"), "average"), (Model(16, 8, start="normal"), "normal")],
-)
-def test_the_default_start_is_that_of_the_architecture(model, start):
-    """Explicit, because a conversion has another default."""
-    assert model.options["projection_init"] == start
-    if model.start is None:
-        assert LinformerConfig(8, 16, 8, model.sharing).resolved_init == start
-
-
-@pytest.mark.parametrize(
-    "model, seed, overrides",
-    [
-        (Model(512), 1, ["+run=n512-roberta"]),
-        (Model(512, 128), 2, ["+run=n512-k128-headwise", "common.seed=2"]),
-        (Model(512, 256, "layerwise", AUTHORS), 1, ["+run=n512-k256-layerwise", "+start=authors"]),
-        (Model(512, 256, "none", start="average"), 1, ["+run=n512-k256-none", "++model.projection_init=average"]),
-    ],
-)
-def test_overrides_at_the_papers_scale(model, seed, overrides):
-    assert figure_3.slurm_overrides(model, seed) == overrides
-
-
 def test_models_at_the_papers_scale():
-    """Each is a configuration that exists; two that change one are of their n, k and sharing."""
+    """Each is a configuration that exists; two that change one are of their n, k, sharing, start and seed."""
     names = {figure_3.config_name(model) for model in figure_3.models_of("paper")}
     assert names <= {path.stem for path in (figure_3.PRETRAINING_YAML.parent / "run").glob("*.yaml")}
     for model in (figure_3.PANELS["paper"]["a"][-1], figure_3.PANELS["paper"]["c"][0]):
-        cfg = compose_config(str(figure_3.PRETRAINING_YAML), [*figure_3.slurm_overrides(model, 1), "task.data=any"])
-        assert (cfg.task.tokens_per_sample, cfg.common.seed, cfg.optimization.lr) == (model.n, 1, [0.0005])
+        cfg = compose_config(str(figure_3.PRETRAINING_YAML), [*figure_3.slurm_overrides(model, 2), "task.data=any"])
+        assert (cfg.task.tokens_per_sample, cfg.common.seed, cfg.optimization.lr) == (model.n, 2, [0.0005])
         assert cfg.model.get("projected_dim") == model.k and cfg.optimization.max_update == figure_3.PAPER_BUDGET
-        assert model.k is None or cfg.model.sharing == model.sharing
-
-
-def test_what_is_not_trained_is_named(tmp_path):
-    inputs = Inputs("n=512, k=128, seed 2", "paper", "", tmp_path, data=tmp_path)
-    with pytest.raises(ValueError, match=r"n512-k128-headwise,seed=2 is not trained; .*\+run=n512-k128-headwise"):
-        figure_3.run(inputs)
-
-
-def test_a_run_in_the_way_is_named(text, tmp_path):
-    run = Run(Model(16), 1, 6)
-    (tmp_path / run.name).mkdir(parents=True)
-    (tmp_path / run.name / "config.yaml").write_text(
-        "distributed_training: {distributed_world_size: 1}\noptimization: {update_freq: [1]}\n"
-    )
-    with pytest.raises(ValueError, match=f"{run.name}"):
-        train_runs([run], SMOKE, tmp_path, text)
+        assert (cfg.model.sharing, cfg.model.projection_init) == (model.sharing, model.start)
 
 
 def test_a_finished_run_is_used_after_its_text_has_moved(text, tmp_path):

@@ -1,13 +1,6 @@
 """Every experiment is really run, at the smoke scale, and shows what it measured."""
 # ruff: noqa: F811 (fixtures are imported)
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-
 import pytest
 
 from fairseq_linformer.cli import main
@@ -96,24 +89,3 @@ def test_a_branch_continues_with_the_next_batches_and_a_falling_rate(smoke_input
 
 def test_every_experiment_is_run():
     assert {name for name, _ in RUNS} == set(load_all())
-
-
-@pytest.mark.nightly
-def test_killed_and_resumed(smoke_inputs, tmp_path):
-    """SIGKILL while a run trains: no finished run is trained again, and the result has all models."""
-    words = ["reproduce", "figure-3", "--part", "n=16, k=4, seed 1", "--scale", "smoke"]
-    words += ["--data", str(smoke_inputs / "text")]
-    command = [sys.executable, "-m", "fairseq_linformer.cli", *words, "--runs", "runs", "--results", "."]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
-    while not list(tmp_path.rglob("done")):
-        assert process.poll() is None
-        time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done = {path.parent for path in tmp_path.rglob("done")}
-    before = {folder: (folder / "attempts.jsonl").read_text() for folder in done}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    assert {folder: (folder / "attempts.jsonl").read_text() for folder in done} == before
-    (result,) = read(tmp_path / "figure_3/smoke.json")
-    assert len(result.rows.select("bits")) == 2

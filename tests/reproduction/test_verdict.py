@@ -33,13 +33,6 @@ def test_outcome(outcomes, preconditions, outcome):
     assert Verdict("", "", *checks).outcome == outcome
 
 
-def test_what_decides_comes_first():
-    verdict = Verdict("", "", [Check(HOLDS, "a"), Check(FAILS, "b")], [Check(HOLDS, "c")])
-    assert verdict.numbers == ["b", "a"]
-    undecided = Verdict("", "", [Check(FAILS, "a")], [Check(HOLDS, "b"), Check(UNDECIDED, "c")])
-    assert undecided.numbers == ["c", "a"]
-
-
 @pytest.mark.parametrize(
     "low, high, at_most, more_than",
     [

@@ -1,7 +1,6 @@
 """The configuration of a job, and configurations that are rejected before it is queued."""
 
 import os
-import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from fairseq_linformer.resources import CONFIGS
-from fairseq_linformer.training.job import TrainingJob, compose_config, quote, run_name
+from fairseq_linformer.training.job import TrainingJob, quote, run_name
 
 BASE = "configs/pretrain/base.yaml"
 
@@ -54,18 +53,6 @@ def test_paths_are_made_absolute(mlm_data, tmp_path, monkeypatch):
         TrainingJob(BASE, (own, "checkpoint.restore_file=strat.pt")).cfg
     with pytest.raises(ValueError, match="criterion.teacher is not set; add criterion.teacher=PATH"):
         TrainingJob(config, words[:2]).cfg
-
-
-def test_a_composition_prints_no_warning():
-    """Hydra warns about what fairseq needs, which no user can change."""
-    with warnings.catch_warnings(action="error"):
-        compose_config(BASE)
-
-
-def test_device_overrides(mlm_data):
-    cpu, gpu = (TrainingJob(BASE, (f"task.data={mlm_data}",), 2, device).cfg for device in ("cpu", "cuda"))
-    assert cpu.common.cpu and not cpu.common.fp16 and cpu.distributed_training.distributed_backend == "gloo"
-    assert not gpu.common.cpu and gpu.common.fp16 and gpu.distributed_training.distributed_backend == "nccl"
 
 
 @pytest.mark.parametrize("value", ["a 'b' c", "a\\b", "end\\", "\\'", "%(x)s | [1, 2] = {3}", "", None, True, [1, 2]])

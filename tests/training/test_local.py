@@ -90,11 +90,6 @@ def test_failure_message_is_the_last_line(train):
         train("raise SystemExit(9)")
 
 
-def test_a_complete_run_is_not_trained(train, tmp_path):
-    (tmp_path / DONE).touch()
-    train("raise SystemExit(9)")
-
-
 @pytest.mark.slow
 def test_training_stops_and_resumes(mlm_data, tmp_path):
     """A real worker."""

@@ -3,11 +3,8 @@
 from itertools import accumulate
 
 import pytest
-import torch
-from fairseq import optim
 from torch.profiler import profile
 
-from fairseq_linformer.benchmark.flops import gpu_kernels
 from fairseq_linformer.benchmark.gpus import GPUS
 from fairseq_linformer.cli import main
 from fairseq_linformer.models.stub_task import VOCAB_SIZE
@@ -17,7 +14,7 @@ from ..fairseq_commands import CONFIGS
 
 PRETRAIN = CONFIGS / "pretrain"
 BASE = PRETRAIN / "base.yaml"
-V100, H100 = GPUS["v100-16gb"], GPUS["h100-80gb"]
+V100 = GPUS["v100-16gb"]
 N, K, D, F, M = 20, 4, 8, 16, 3
 """n, k, d, width of the feed-forward, and masked tokens, 15 % of n, of a model that fits on a page."""
 SMALL = [
@@ -54,15 +51,6 @@ def test_operations_of_a_linformer():
     assert run.operations() == 2 * (3 * (projected + maps + HEAD) + 3.5 * attention)
 
 
-def test_frozen_projections_have_no_gradients():
-    plans = [
-        PlannedRun(BASE, [f"model.projected_dim={K}", *SMALL, *more])
-        for more in ([], ["+model.freeze_projections=true"])
-    ]
-    learned, frozen = (plan.memory(1, False, 1).gradients for plan in plans)
-    assert frozen < learned
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model, recomputed", [("+run=n512-k128-headwise", True), ("+run=n512-roberta", False)])
 def test_memory_of_a_real_step(model, recomputed):
@@ -80,33 +68,15 @@ def test_memory_of_a_real_step(model, recomputed):
     assert planned.activations == pytest.approx(max(accumulate(allocated)), rel=0.001)
 
 
-def state_bytes(run, model):
-    """Bytes of what fairseq's optimizer has after an update: moments and, in half precision, copies."""
-    params, common = [p for p in model.parameters() if p.requires_grad], run.cfg.common
-    if common.memory_efficient_fp16:
-        optimizer = optim.MemoryEfficientFP16Optimizer.build_optimizer(run.cfg, params)
-    else:
-        optimizer = optim.FP16Optimizer.build_optimizer(run.cfg, params)
-    optimizer.zero_grad()
-    for p in params:
-        p.grad = torch.zeros_like(p)
-    optimizer.step()
-    tensors = {t for state in optimizer.optimizer.state.values() for t in state.values() if torch.is_tensor(t)}
-    tensors |= {t for group in optimizer.optimizer.param_groups for p in group["params"] for t in (p, p.grad)}
-    return sum(t.nbytes for t in tensors - {*params, *(p.grad for p in params)})
-
-
 def test_states_in_half_precision():
-    """Bytes per parameter: weights and gradients 2 each, copies of both and two moments 4 each."""
+    """Bytes per parameter: weights and gradients 2 each, two moments, and copies of both unless it is
+    memory-efficient, 4 each."""
     half = [*SMALL, f"model.projected_dim={K}", "common.fp16=true"]
     run, efficient = (PlannedRun(BASE, [*half, *words]) for words in ([], ["common.memory_efficient_fp16=true"]))
     one, two = (run.memory(1, False, gpus) for gpus in (1, 2))
     assert (one.gradients, one.optimizer) == (2 * run.parameters, 16 * run.parameters)
     assert two.gradients == 2 * one.gradients and 2 * run.parameters < one.weights < 2 * run.parameters + 1000
-    for each in (run, efficient):
-        with gpu_kernels(run.num_masked):
-            expected = state_bytes(each, each.build_step(1, False)[0])
-        assert each.memory(1, False, 1).optimizer == expected
+    assert efficient.memory(1, False, 1).optimizer == 8 * run.parameters
 
 
 @pytest.mark.slow

@@ -1,16 +1,7 @@
 """Data that ``finetune`` rejects; ``tests/bad_input`` has its options and checkpoints."""
 
 import json
-import re
 import shutil
-
-import pytest
-
-from fairseq_linformer.cli import main
-from fairseq_linformer.training import run_folder
-
-from ..damaged_data import DAMAGE
-from .conftest import SHORT
 
 
 def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_checkpoint, tmp_path):
@@ -34,33 +25,3 @@ def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_che
     assert "label/valid.bin does not exist" in finetune(*words, folder=ready)
     (ready / "valid.bin").rename(ready / "label/valid.bin")
     assert "input0/dict.txt must have " in finetune(train_checkpoint() / "checkpoint_last.pt", folder=ready)
-
-
-DAMAGED = [("input0/train.idx", "truncated"), ("input0/dict.txt", "empty"), ("manifest.json", "foreign")]
-
-
-@pytest.fixture(scope="module")
-def interrupted(masked_lm, glue, tmp_path_factory):
-    """The words of a command whose run has checkpoints but no result, and its folder with ``data`` and ``runs``."""
-    folder = tmp_path_factory.mktemp("interrupted")
-    words = ["finetune", "sst-2", masked_lm / "checkpoint_last.pt", "--runs", folder / "runs", "--name", "cats"]
-    words += ["--data", folder / "data", "--source", glue, "--device", "cpu", *SHORT, "--lr", 5e-3]
-    main([*map(str, words)])
-    for end in ("result.json", run_folder.DONE):
-        (folder / "runs/cats" / end).unlink()
-    return words, folder
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name, damage", DAMAGED)
-def test_damaged_data_is_named_and_the_checkpoints_stay(name, damage, interrupted, command):
-    words, folder = interrupted
-    path, checkpoints = folder / "data" / name, sorted((folder / "runs/cats/checkpoints").glob("*.pt"))
-    intact, before = path.read_bytes(), [checkpoint.read_bytes() for checkpoint in checkpoints]
-    DAMAGE[damage](path)
-    try:
-        output = command(*words)
-    finally:
-        path.write_bytes(intact)
-    assert re.search(f"{re.escape(str(path))} ", output) and "Traceback" not in output and "\n" not in output, output
-    assert before and before == [checkpoint.read_bytes() for checkpoint in checkpoints]

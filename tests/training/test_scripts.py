@@ -77,34 +77,23 @@ def test_exit_status_of_workers_is_that_of_the_job(status, start):
     assert found == status and "requeued" not in output
 
 
-def torchrun(tmp_path, submit: str, *arguments, **variables) -> list[str]:
-    """The lines that scripts/torchrun.sh prints, and the words that it passes to Python; ``submit`` is a shell command
-    in place of the one of that name."""
-    python = jobs.stand_in(
-        tmp_path / "bin/python", f'case "$*" in *submit*) echo "$@" >&2; {submit};; *) echo "$@"; esac'
-    )
+def test_torchrun_starts_the_workers_of_two_nodes(tmp_path):
+    """In the run folder that the command prints, which is checked for all of them."""
+    run = tmp_path / "a b"
+    run.mkdir()
+    script = f"""case "$*" in *submit*) echo "$@" >&2; echo '{run}';; *) echo "$@"; esac"""
+    python = str(jobs.stand_in(tmp_path / "bin/python", script))
+    variables = {"NODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "node0", "NPROC_PER_NODE": "8", "PYTHON": python}
     command = subprocess.run(
-        [jobs.ROOT / "scripts/torchrun.sh", *arguments],
-        env=jobs.environment(**variables, PYTHON=str(python)),
+        [jobs.ROOT / "scripts/torchrun.sh", "--name=a b", "+run=tiny"],
+        env=jobs.environment(**variables),
         check=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    return command.stdout.splitlines()
-
-
-def test_torchrun_starts_the_workers_of_two_nodes(tmp_path):
-    """In the run folder that the command prints, which is checked for all of them."""
-    run = tmp_path / "a b"
-    run.mkdir()
-    variables = {"NODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "node0", "NPROC_PER_NODE": "8"}
-    assert torchrun(tmp_path, f"echo '{run}'", "--name=a b", "+run=tiny", **variables) == [
+    assert command.stdout.splitlines() == [
         "-m fairseq_linformer.cli submit --no-sbatch --nodes 2 --ntasks-per-node 8 --name=a b +run=tiny",
         "-m torch.distributed.run --nnodes 2 --node-rank 1 --nproc-per-node 8 --master-addr node0 --master-port 29500 "
         f"-m fairseq_linformer.training.worker {run}",
     ]
-
-
-def test_torchrun_prints_the_help(tmp_path):
-    assert torchrun(tmp_path, "echo usage", "--help", NPROC_PER_NODE="1")[1:] == ["usage"]

@@ -1,14 +1,11 @@
 """The launch scripts on a real Slurm cluster of two nodes on this machine, on CPU over gloo."""
 
-import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
 
-import psutil
 import pytest
 
 from . import jobs
@@ -140,36 +137,6 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
     assert output(tmp_path, "stopped").count("resuming from") == 2
     updates = re.findall(r'train_inner \| .*"num_updates": "(\d+)"', jobs.read_log(run))
     assert updates == [str(i + 1) for i in range(UPDATES)]
-    assert jobs.same_bits(run, two_nodes)
-
-
-def test_killed_processes_lose_nothing(slurm, sbatch, two_nodes, mlm_data, tmp_path):
-    """The job is submitted again after a rank was killed, and again after all its processes on both nodes were."""
-    first, second, victim = 5, 9, 0
-    saving = {"checkpoint.save_interval_updates": 2}
-    arguments, run = jobs.overrides(mlm_data, UPDATES, **SAME, **saving), tmp_path / "killed"
-
-    def submit_until(updates):
-        job = sbatch("killed", *arguments, **jobs.controlled(tmp_path, HOLD=str(updates)))
-        slurm.wait_until(lambda: jobs.is_waiting(run, updates))
-        return job
-
-    job = submit_until(first)
-    os.kill(jobs.find_worker(RANK=victim, SLURM_JOB_ID=job), signal.SIGKILL)
-    assert slurm.wait_for(job, "FAILED")["Restarts"] == "0"
-    assert f"task {victim}: Killed" in output(tmp_path, "killed")
-
-    job = submit_until(second)
-    for process in psutil.process_iter(["environ"]):
-        if (process.info["environ"] or {}).get("SLURM_JOB_ID") == str(job):
-            process.kill()
-    slurm.wait_for(job, "FAILED", "NODE_FAIL")
-
-    job = sbatch("killed", *arguments)
-    slurm.wait_for(job, "COMPLETED")
-    updates = re.findall(r'train_inner \| .*"num_updates": "(\d+)"', jobs.read_log(run))
-    resumed = range(second // 2 * 2 + 1, UPDATES + 1)
-    assert updates[-len(resumed) :] == [str(i) for i in resumed]
     assert jobs.same_bits(run, two_nodes)
 
 

@@ -60,11 +60,6 @@ def test_a_machine_without_gpus_is_reported(run, monkeypatch, capsys):
     assert run("cuda") == 1 and "finds no GPU" in capsys.readouterr().err
 
 
-def test_the_number_of_processes_must_divide_an_update(run, monkeypatch, capsys):
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    assert run() == 1 and "must divide the 4 micro-batches per update" in capsys.readouterr().err
-
-
 def _raise(number, frame):
     raise RuntimeError("a loader was killed")
 
