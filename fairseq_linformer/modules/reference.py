@@ -23,7 +23,7 @@ from .attention import SelfAttention
 from .linear import AnyProjection, HeadProjections
 from .local_window import LocalWindowAttention
 
-Rows = dict[int, Tensor]
+ProjectedRows = dict[int, Tensor]
 """Projected position to its row; without an entry it is masked, because the sentence has no token in its window."""
 
 
@@ -73,7 +73,7 @@ def triangle(held: list[range], N: int, singletons: int) -> Tensor:
 # E and F: the kinds of projection (section 4), for one head
 
 
-def matrix_rows(E: Tensor, Y: Tensor, held: list[range] | None, fills: bool, start: Tensor | None) -> Rows:
+def matrix_rows(E: Tensor, Y: Tensor, held: list[range] | None, fills: bool, start: Tensor | None) -> ProjectedRows:
     """E Y of a (k, N) matrix and the (n, d_h) keys or values, in rows that make up for missing tokens if E ``fills``.
     ``start`` is that of overlapping windows."""
     n, rows = len(Y), {}
@@ -88,7 +88,7 @@ def matrix_rows(E: Tensor, Y: Tensor, held: list[range] | None, fills: bool, sta
     return rows
 
 
-def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: list[range]) -> Rows:
+def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: list[range]) -> ProjectedRows:
     """The mean or maximum of each window, or its product with a (d_h, W) kernel."""
     rows = {}
     for j, window in enumerate(held):
@@ -107,7 +107,7 @@ def pooled_rows(projection: Projection, kernel: Tensor | None, Y: Tensor, held: 
     return rows
 
 
-def project(projection: AnyProjection | None, head: int, H: int, Y: Tensor) -> Rows:
+def project(projection: AnyProjection | None, head: int, H: int, Y: Tensor) -> ProjectedRows:
     """What E or F makes of the (n, d_h) keys or values of a head. With sharing ``none`` it has a matrix or kernel for
     each head (or a projection, if their k differ), otherwise one for all. Full attention has no E, and all rows."""
     if projection is None:

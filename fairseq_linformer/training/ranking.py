@@ -9,30 +9,30 @@ from ..data.tasks import Task
 from ..evaluation.scores import format_unit, format_values, warn_of_chance
 from .recipe import Recipe
 
-Result = Mapping[str, Any]
+RunResult = Mapping[str, Any]
 """A result.json, see ``finetune.build_result``."""
 
 
-def _scores(task: Task, results: Iterable[Result]) -> list[float]:
+def _scores(task: Task, results: Iterable[RunResult]) -> list[float]:
     return [result["splits"]["valid"]["scores"][task.metrics[0]]["value"] for result in results]
 
 
-def rank_settings(task: Task, results: Iterable[Result]) -> list[list[Result]]:
+def rank_settings(task: Task, results: Iterable[RunResult]) -> list[list[RunResult]]:
     """The results of each setting (learning rate and batch size) by seed; settings by median score, best first."""
-    settings: dict[tuple[float, int], list[Result]] = {}
+    settings: dict[tuple[float, int], list[RunResult]] = {}
     for result in sorted(results, key=lambda result: result["recipe"]["seed"]):
         settings.setdefault((result["recipe"]["lr"], result["recipe"]["batch_size"]), []).append(result)
     by_rate = [settings[setting] for setting in sorted(settings)]  # ties go to the lower learning rate
     return sorted(by_rate, key=lambda results: -median(_scores(task, results)))
 
 
-def median_run(task: Task, results: Iterable[Result]) -> Result:
+def median_run(task: Task, results: Iterable[RunResult]) -> RunResult:
     """The run of the best setting with the median score; with an even number of runs, the lower of the middle two."""
     best = rank_settings(task, results)[0]
     return sorted(best, key=lambda result: _scores(task, [result]))[(len(best) - 1) // 2]
 
 
-def format_table(task: Task, settings: Sequence[Sequence[Result]]) -> list[str]:
+def format_table(task: Task, settings: Sequence[Sequence[RunResult]]) -> list[str]:
     """A line per setting, as from ``rank_settings``, and a summary of the best one."""
     name = task.metrics[0]
     lines = [f"{'lr':>8} {'batch':>6} {'seeds':>6} {'median':>8}   lowest to highest {name}"]
@@ -61,7 +61,7 @@ def format_headline(task: Task, scores: Mapping[str, Any]) -> list[str]:
 
 
 def format_report(
-    data: str, task: Task, results: Sequence[Result], folder: Path, recipes: Sequence[Recipe]
+    data: str, task: Task, results: Sequence[RunResult], folder: Path, recipes: Sequence[Recipe]
 ) -> list[str]:
     """The table of a grid, the scores of the run, or of the grid's median run, and the path of its checkpoint.
 

@@ -109,8 +109,8 @@ def test_positions_after_the_end_of_a_group(monkeypatch):
 
 
 def test_when_a_batch_runs_whole(monkeypatch):
-    """With hidden states, on other devices, without padding or sentences, with several ranks, and when another group
-    costs more than it saves, be it because E and F are large."""
+    """With hidden states, on other devices, without padding or sentences, traced or with several ranks, and when
+    another group costs more than it saves, be it because E and F are large."""
     encoder, tokens = build().eval(), batch()
     assert count_calls(encoder, tokens) == 1
     monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 1)
@@ -123,6 +123,9 @@ def test_when_a_batch_runs_whole(monkeypatch):
     assert count_calls(encoder, tokens) == 1
     layerwise = build(sharing="layerwise").eval()  # whose E is computed once for all layers
     assert count_calls(layerwise, tokens) > 1
+    with monkeypatch.context() as trace:
+        trace.setattr(torch.jit, "is_tracing", lambda: True)
+        assert count_calls(layerwise, tokens) == 1
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     assert count_calls(layerwise, tokens) == 1
