@@ -44,8 +44,8 @@ VARIANTS = {
     ),
 }
 SHAPE = TINY[:-2]
-UNSET = {"projection_init", "projection_lr_scale", *authors_plugin.OPTIONS}
-"""Options for which None is stored: their default depends on others or on the loaded weights."""
+UNSET = {"projection_init", "projection_lr_scale", "encoder_layers_to_keep", *authors_plugin.OPTIONS}
+"""Options for which None is stored: their default depends on others or on the loaded weights, or they have gone."""
 YAML = """
     +run=tiny task.tokens_per_sample=16 dataset.batch_size=8 optimization.max_update=2 optimization.lr=[0.01]
     +model.encoder_embed_dim=16 +model.encoder_ffn_embed_dim=32 +model.encoder_attention_heads=2 common.seed=7
