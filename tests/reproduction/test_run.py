@@ -51,6 +51,7 @@ def test_runs_from_scratch_follow_the_plan(name, text, tmp_path):
             assert int(branch["lr_scheduler.warmup_updates"]) == run.branches_at == round(0.8 * budget)
             assert run.branches_at % int(stable["checkpoint.keep_interval_updates_pattern"]) == 0
             assert stable["checkpoint.continue_once"] == "null" != branch["checkpoint.continue_once"]
+            assert branch["checkpoint.reset_lr_scheduler"] == "true"
             assert stable["lr_scheduler.warmup_updates"] == str(sizes.warmup) and sizes.warmup < run.parent.updates
             assert stable["optimization.max_update"] == str(run.parent.updates) and sizes.validate <= run.parent.updates
             assert stable["task.tokens_per_sample"] == str(model.n)

@@ -1,13 +1,17 @@
-"""Table 2 at the paper's scale, without its models: which checkpoints of a grid are compared."""
+"""Table 2 without its models: which checkpoints of a grid are compared, and what their answers are compared with."""
 
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 
+from fairseq_linformer.evaluation.encoded_rows import EncodedExample
 from fairseq_linformer.machine import provenance
+from fairseq_linformer.reproduction.paired import unpack
 from fairseq_linformer.reproduction.paper import table_2
 from fairseq_linformer.reproduction.result import Inputs, Row
+from fairseq_linformer.reproduction.run import Model
 
 
 def test_the_seeds_of_the_best_setting_count(tmp_path, monkeypatch):
@@ -42,3 +46,23 @@ def test_the_seeds_of_the_best_setting_count(tmp_path, monkeypatch):
     chosen = [folder / f"lr2e-05-batch16-seed{seed}/best.pt" for seed in (1, 2, 3)]
     assert [(row.checkpoint, row.seed) for row in result.rows] == list(zip(chosen, (1, 2, 3)))
     assert result.configuration == {"recipe": {"lr": 2e-5, "batch_size": 16}} and result.environment["seconds"] == 18
+
+
+def test_a_transformer_brings_along_what_its_answers_are_compared_with(tmp_path, monkeypatch):
+    """The answers of the most frequent class, and which rows have more than n / 8 tokens."""
+    rows = [EncodedExample("", {"input_ids": [0] * tokens}, target) for tokens, target in ((4, 1), (5, 0), (9, 1))]
+    logits = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    monkeypatch.setattr(table_2, "FairseqClassifier", lambda *_, **__: None)
+    monkeypatch.setattr(table_2, "read_prepared_rows", lambda *_: (3, rows))
+    monkeypatch.setattr(table_2, "predict", lambda *_, **__: zip(rows, logits))
+    monkeypatch.setattr(table_2, "task_folder", lambda *_: tmp_path)
+    inputs = Inputs("", "smoke", "command", tmp_path)
+
+    def answers(model):
+        found = table_2.answer_rows(tmp_path, "imdb", model.label, model, 1, inputs)
+        return [(row.metric, row.get("model"), unpack(row).tolist()) for row in found]
+
+    right = [True, False, False]
+    assert answers(Model(32, 8)) == [("right", Model(32, 8).label, right)]
+    majority = ("right", table_2.MAJORITY, [True, False, True])
+    assert answers(Model(32)) == [("right", Model(32).label, right), majority, ("long", None, [False, True, True])]
