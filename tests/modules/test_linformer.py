@@ -72,6 +72,14 @@ def test_padding_in_front_shifts_nothing(options):
     torch.testing.assert_close(model(shifted, MASK.flip(1))[MASK.flip(1)], model(x, MASK)[MASK], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("options", [{}, dict(local_window=2), dict(projection="none")], ids=str)
+def test_a_sequence_of_padding_only_disturbs_no_gradient(options):
+    model, x = build(**options).train(), torch.randn(2, 12, 8, dtype=torch.float64)
+    features = model(x, torch.tensor([[True], [False]]).expand(2, 12))
+    features[0].sum().backward()
+    assert features.isfinite().all() and all(p.grad.isfinite().all() for p in model.parameters())
+
+
 def test_rejections():
     with pytest.raises(ValueError, match="at most 12 positions.* got 13"):
         build()(torch.zeros(1, 13, 8, dtype=torch.float64))
