@@ -40,7 +40,7 @@ class Candidate:
     Attributes:
         place: where the query was.
         query, text: the paragraph, and the paragraphs of the article that begin within n tokens.
-        query_ids, ids: token IDs between <s> and </s>, at most n.
+        query_ids, ids: token IDs between <s> and </s>, at most p and n.
     """
 
     place: str
@@ -91,7 +91,8 @@ def _make_candidate(
     if len(rest) < n - 2:
         return None
     read = [paragraph for paragraph, start in zip(paragraphs, np.cumsum([0, *map(len, ids)])) if start < n - 2]
-    return Candidate(place, query, " ".join(read), [BEGIN, *query_ids, END], [BEGIN, *rest[: n - 2], END])
+    query_ids, rest = ([BEGIN, *each[: limit - 2], END] for each, limit in ((query_ids, piece), (rest, n)))
+    return Candidate(place, query, " ".join(read), query_ids, rest)
 
 
 def _encode(tokenizer: Tokenizer, paragraphs: Sequence[str]) -> list[list[int]]:
@@ -100,14 +101,19 @@ def _encode(tokenizer: Tokenizer, paragraphs: Sequence[str]) -> list[list[int]]:
     return [each[:-1].tolist() for each in np.split(ids, np.cumsum(sizes)[:-1])]
 
 
-def find_by_reader(model: Any, reader: Reader, candidates: Sequence[Candidate]) -> np.ndarray:
-    """(candidates,) the rank of each query's article, 0 if it is the nearest, by the cosine of mean-pooled features."""
+def find_by_reader(encoder: Any, model: Any, reader: Reader, candidates: Sequence[Candidate]) -> np.ndarray:
+    """(candidates,) the rank of each query's article, 0 if it is the nearest, by the cosine of mean-pooled features.
+
+    Args:
+        encoder: reads the queries.
+        model: reads the articles as ``reader`` does.
+    """
     owners, inputs = [], []
     for i, candidate in enumerate(candidates):
         pieces = cut_ids(candidate.ids, reader) if reader.cuts else [truncate_ids(candidate.ids, reader)]
         owners += [i] * len(pieces)
         inputs += pieces
-    queries = embed(model, [truncate_ids(candidate.query_ids, reader) for candidate in candidates])
+    queries = embed(encoder, [candidate.query_ids for candidate in candidates])
     vectors, owner = embed(model, inputs), torch.tensor(owners)
     if reader.reading == NEAREST:
         scores = torch.full((len(candidates), len(candidates)), -1.0)

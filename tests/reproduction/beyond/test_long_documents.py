@@ -74,7 +74,7 @@ def test_a_query_finds_its_article_by_the_pieces_that_have_its_words():
     queries = [[0, 110, 2], [0, 121, 121, 110, 2], [0, 130, 2]]
     candidates = [retrieval.Candidate("", "", "", query, ids) for query, ids in zip(queries, articles)]
     for name, expected in (("first piece", [0, 1, 0]), ("pieces", [0, 0, 0]), ("nearest piece", [0, 0, 0])):
-        assert retrieval.find_by_reader(Bag(), READERS[name], candidates).tolist() == expected, name
+        assert retrieval.find_by_reader(Bag(), Bag(), READERS[name], candidates).tolist() == expected, name
     vectors = retrieval.embed(Bag(), [[5, 5, 6], [7]])
     assert vectors[0, [5, 6]].tolist() == pytest.approx([2 / 5**0.5, 1 / 5**0.5]) and vectors[1, 7] == 1
 
