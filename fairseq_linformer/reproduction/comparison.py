@@ -192,7 +192,7 @@ def perplexity_verdict(
         limits: the rule.
         reported: pairs whose ratio of perplexities at this budget is a remark.
     """
-    if not any(bits_by_seed(rows, model) for model in models):
+    if not any(log_ratios(rows, limit.a, limit.b) for limit in limits):
         return Verdict(name, claim, [])
     needed = [(each, check_learned(each, models)) for each in reversed(by_budget(rows).values())]
     chosen, preconditions = max(needed, key=lambda each: sum(check.holds for check in each[1]))  # on a tie the first

@@ -185,10 +185,9 @@ def slurm_overrides(model: Model, seed: int) -> list[str]:
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows, panels = join(results), PANELS[results[0].scale if results else "cpu"]
     n = panels["a"][0].n
-    found = [larger_k(rows, n), par(rows, n, "par")]
+    found = [larger_k(rows, n), par(rows, n)]
     if "b" in panels:
-        longer = panels["b"][0].n
-        found.append(par(rows, longer, f"par, n = {longer:,}"))
+        found.append(par(rows, panels["b"][0].n))
     if "c" in panels:
         found.append(sharing(rows, panels["c"]))
     if "d" in panels:
@@ -203,11 +202,11 @@ def larger_k(rows: Rows, n: int) -> Verdict:
     return perplexity_verdict(rows, "k", "A larger k lowers the validation perplexity.", models, decreasing(models))
 
 
-def par(rows: Rows, n: int, name: str) -> Verdict:
+def par(rows: Rows, n: int) -> Verdict:
     """Panels a, b: k = n / 4 against RoBERTa."""
     quarter = Model(n, n // 4)
     claim = f"k = n / 4 is nearly on par with RoBERTa at n = {n:,}."
-    return perplexity_verdict(rows, name, claim, [quarter], [Limit(quarter, Model(n), NEARLY)])
+    return perplexity_verdict(rows, f"par, k = {n // 4}", claim, [quarter], [Limit(quarter, Model(n), NEARLY)])
 
 
 def sharing(rows: Rows, models: Sequence[Model]) -> Verdict:
