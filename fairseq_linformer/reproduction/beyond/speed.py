@@ -82,7 +82,7 @@ BOUNDS = {
 }
 """By part: metric, baseline, n, and the limit, which bytes must not exceed and others must reach."""
 CLAIMS = {
-    "training": "With 32 to 4,096 tokens a training step is faster than the authors', and with 4,096 takes less memory.",
+    "training": "A training step of 32 to 4,096 tokens is faster than the authors', and with 4,096 takes less memory.",
     "finetuning": "Finetuning on short sentences is twice as fast as the authors', and nearly as fast as RoBERTa's.",
     "inference": "Inference on inputs of 16,384 tokens is several times as fast as RoBERTa's with SDPA.",
 }
