@@ -17,7 +17,7 @@ def list_measurements(
     tokens: int,
     windows: Sequence[int] = (0,),
     positions: int | None = None,
-    data: str | None = None,
+    data: str = "",
 ) -> list["partial[list[Row]]"]:
     """A measurement per length, in which the models take turns; for ``measure_once``.
 
@@ -26,7 +26,7 @@ def list_measurements(
         ks, windows: as for ``make_cases``.
         tokens: tokens per batch; one sentence at least.
         positions: n of the models, if they are finetuned on shorter inputs.
-        data: folder of a task that ``processes`` train on, instead of random tokens.
+        data: folder of the task that ``processes`` train on.
 
     Raises:
         ValueError: a model cannot have these sizes.

@@ -1,7 +1,6 @@
 """Whole ``fairseq-train`` processes: tokens per second by fairseq's log, and peak host memory.
 
-The models alternate and train for a few updates each: by masked language modeling on random tokens, or on a task that
-``prepare`` wrote.
+The models alternate and are finetuned for a few updates each.
 """
 
 import os
@@ -10,12 +9,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryFile
 
-import numpy as np
 import torch
 
-from ..data.binarized import BinarizedWriter, token_dtype
 from ..data.tokenizer_files import DICTIONARY
 from ..fairseq_log import read_split
 from ..resources import PLUGIN
@@ -28,30 +25,27 @@ SAMPLE_INTERVAL = 0.01
 """Seconds between readings of a process's peak memory."""
 
 
-def processes(cases: Sequence[Case], batch: int, setup: Setup, updates: int = 6, data: str | None = None) -> list[Row]:
+def processes(cases: Sequence[Case], batch: int, setup: Setup, data: str, updates: int = 6) -> list[Row]:
     """Training processes, interleaved; the first half of their updates warms up.
 
     Args:
         cases: of ``FAIRSEQ_MODELS``, of one n.
-        data: a task with classes that ``prepare`` wrote; None for random tokens.
+        data: a task with classes that ``prepare`` wrote.
     """
     rates: dict[Case, list[float]] = {case: [] for case in cases}
     peaks: dict[Case, list[float]] = {case: [] for case in cases}
-    classes = None if data is None else len((Path(data) / "label" / DICTIONARY).read_text().splitlines())
+    classes = len((Path(data) / "label" / DICTIONARY).read_text().splitlines())
     words = {case: training_options(case, batch, updates, setup, classes) for case in cases}
-    with TemporaryDirectory() as folder:
-        if data is None:
-            _write_random_tokens(Path(folder), cases[0].n, batch * (updates + 1), setup.vocabulary)
-        for _, case in alternate(cases, setup.rounds):
-            if case not in rates:
-                continue
-            try:
-                log, peak = run_training([str(data or folder), *words[case]], case.model)
-            except torch.OutOfMemoryError:
-                del rates[case], peaks[case]
-                continue
-            rates[case].append(tokens_per_second(log, updates // 2))
-            peaks[case].append(peak / 2**20)
+    for _, case in alternate(cases, setup.rounds):
+        if case not in rates:
+            continue
+        try:
+            log, peak = run_training([data, *words[case]], case.model)
+        except torch.OutOfMemoryError:
+            del rates[case], peaks[case]
+            continue
+        rates[case].append(tokens_per_second(log, updates // 2))
+        peaks[case].append(peak / 2**20)
     rows = []
     for case in rates:
         rows.append(Row(metric="tokens_per_second", unit="tokens per second", **case.keys, **repeated(rates[case])))
@@ -62,30 +56,16 @@ def processes(cases: Sequence[Case], batch: int, setup: Setup, updates: int = 6,
     return [*rows, *lost_rows(cases, rates, {})]
 
 
-def _write_random_tokens(folder: Path, n: int, sentences: int, vocabulary: int) -> None:
-    """Random tokens for ``--task masked_lm``."""
-    num_words = vocabulary - 5  # without <s>, <pad>, </s>, <unk> and <mask>
-    (folder / "dict.txt").write_text("".join(f"w{i} 1\n" for i in range(num_words)))
-    generator = np.random.default_rng(0)
-    writer = BinarizedWriter(folder / "train", token_dtype(vocabulary))
-    writer.add(generator.integers(4, 4 + num_words, sentences * n), np.full(sentences, n))
-    writer.finish()
-
-
-def training_options(case: Case, batch: int, updates: int, setup: Setup, classes: int | None = None) -> list[str]:
-    """Options of fairseq-train: masked language modeling, or with ``classes`` classification."""
+def training_options(case: Case, batch: int, updates: int, setup: Setup, classes: int) -> list[str]:
+    """Options of fairseq-train for classification."""
     layers, d, n = setup.layers, setup.embed_dim, case.n
     words = f"""
         --encoder-layers {layers} --encoder-embed-dim {d} --encoder-ffn-embed-dim {4 * d}
         --encoder-attention-heads {d // HEAD_DIM} --max-positions {n} --batch-size {batch} --max-update {updates}
         --optimizer adam --lr 1e-5 --seed 1 --no-save --disable-validation --log-format json --log-interval 1
+        --task sentence_prediction --criterion sentence_prediction --num-classes {classes} --init-token 0
+        --separator-token 2 --shorten-method truncate --required-batch-size-multiple 1
     """.split()
-    if classes is None:
-        words += f"--task masked_lm --criterion masked_lm --tokens-per-sample {n}".split()
-    else:
-        words += f"--task sentence_prediction --criterion sentence_prediction --num-classes {classes}".split()
-        words += "--init-token 0 --separator-token 2 --shorten-method truncate".split()
-        words += "--required-batch-size-multiple 1".split()
     if case.model == "roberta":
         words += ["--arch", "roberta_base"]
     elif case.model == "ours":

@@ -13,7 +13,7 @@ LINFORMER_AND_TRANSFORMER = ("linformer", "transformer-eager", "transformer-sdpa
 KINDS = {
     "inference": ("Time a forward pass, and count its memory", "--lengths 512 4096 --projected-dim 128 256"),
     "training": ("Time a training step, and count its memory", "--models ours roberta --lengths 512"),
-    "processes": ("Time whole fairseq-train processes", "--models ours roberta --data data/sst-2"),
+    "processes": ("Time whole fairseq-train processes that finetune", "--models ours roberta --data data/sst-2"),
 }
 
 
@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_kind(parser: Parser, kind: str, models: tuple[str, ...]) -> None:
-    parser.set_defaults(data=None, max_positions=None)  # for all kinds
+    parser.set_defaults(data="", max_positions=None)  # for all kinds
     add = parser.add_argument
     default = LINFORMER_AND_TRANSFORMER if kind == "inference" else FAIRSEQ_MODELS
     names = f"models to compare: {', '.join(models)} (default: {', '.join(default)})"
@@ -48,7 +48,7 @@ def _add_kind(parser: Parser, kind: str, models: tuple[str, ...]) -> None:
     out = "JSON file to add the numbers to; a rerun skips those that it has"
     add("--out", type=Path, default=None, metavar="FILE", help=out)
     if kind == "processes":
-        add("--data", metavar="FOLDER", help="task that `prepare` wrote, to finetune on (default: pretrain)")
+        add("--data", required=True, metavar="FOLDER", help="task that `prepare` wrote, to finetune on")
     if kind == "training":
         positions = "finetune models of N positions on inputs of --lengths (default: pretrain at each length)"
         add("--max-positions", type=positive, metavar="N", help=positions)

@@ -265,9 +265,8 @@ CASES: list[Case] = [
     ),
     *section(
         "benchmark processes",
-        "",
+        "--data data",
         """
-        --models authors --lengths 512 --projected-dim 200 -> projected_dim .*200
         --dtype fp16 -> --dtype .*fp16
         --data bad/folder -> --data.*bad/folder
         """,

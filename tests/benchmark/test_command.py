@@ -51,6 +51,8 @@ def test_training(run):
 
 
 @pytest.mark.slow
-def test_processes(run):
-    printed = run(f"processes --models ours --lengths 32 --max-tokens 64 {SMALL}")
+def test_processes(run, pieces, glue, tmp_path):
+    data, tokenizer = str(tmp_path / "sst-2"), str(pieces / "sentencepiece.bpe.model")
+    main(["prepare", "sst-2", data, "--source", str(glue), "--tokenizer", tokenizer, "--max-positions", "32"])
+    printed = run(f"processes --models ours --lengths 32 --max-tokens 64 --data {data} {SMALL}")
     assert "| tokens per second | MiB |" in printed and "| ours | 32 | 8 |" in printed

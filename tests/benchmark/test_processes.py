@@ -36,31 +36,27 @@ def test_tokens_per_second_of_a_log():
 
 
 def test_options():
-    words = training_options(Case("ours", 32, 8, 4), 2, 6, SETUP)
+    words = training_options(Case("ours", 32, 8, 4), 2, 6, SETUP, classes=2)
     options = dict(itertools.pairwise(words))
     assert options["--projected-dim"] == "8" and options["--local-window"] == "4" and "--cpu" in words
-    assert options["--task"] == "masked_lm" and options["--encoder-attention-heads"] == "1"
+    assert options["--encoder-attention-heads"] == "1"
     gpu = training_options(Case("authors", 32, 8), 2, 6, Setup("cuda", "fp16"), classes=3)
     options = dict(itertools.pairwise(gpu))
     assert "--fp16" in gpu and "--cpu" not in gpu and options["--distributed-world-size"] == "1"  # not all GPUs
     assert options["--compressed"] == "4" and options["--num-classes"] == "3"
+    with pytest.raises(ValueError, match="projected_dim must divide n"):
+        training_options(Case("authors", 32, 5), 2, 6, SETUP, classes=2)
 
 
 @pytest.mark.nightly
-def test_processes_of_both_plugins():
+def test_processes_of_both_plugins(pieces):
     """Each model trains in its own process, because two have the same name."""
     cases = make_cases(("ours", "authors"), 32, (8,))
-    rows = Rows(processes(cases, 2, SETUP, updates=2))
+    rows = Rows(processes(cases, 2, SETUP, str(pieces), updates=2))
     for name in ("ours", "authors"):
         assert rows.find("tokens_per_second", model=name, n=32, k=8).value > 0
         assert 100 < rows.find("host_memory", model=name).value < 4000
     assert rows.find("speed_ratio", model="ours", baseline="authors").value > 0 and not rows.select("failed")
-
-
-@pytest.mark.nightly
-def test_finetuning_processes(pieces):
-    rows = Rows(processes([Case("ours", 16, 4)], 2, SETUP, updates=2, data=str(pieces)))
-    assert rows.find("tokens_per_second", model="ours", n=16).value > 0
 
 
 def test_peak_memory_of_a_process(python):
@@ -79,14 +75,14 @@ def test_error_has_the_last_line_of_output(python):
         python("1 / 0")
 
 
-def test_process_out_of_gpu_memory_does_not_stop_the_others(monkeypatch, python):
+def test_process_out_of_gpu_memory_does_not_stop_the_others(monkeypatch, python, pieces):
     def train(arguments, name):
         if name == "ours":
             return "\n".join([LINE.format(50, 100)] * 4), 2**20
         return python("print('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate'); exit(1)")
 
     monkeypatch.setattr(module, "run_training", train)
-    rows = Rows(processes(make_cases(("ours", "roberta"), 32, (8,)), 2, SETUP, updates=4))
+    rows = Rows(processes(make_cases(("ours", "roberta"), 32, (8,)), 2, SETUP, str(pieces), updates=4))
     assert [row.model for row in rows.select("failed")] == ["roberta"]
     assert rows.find("tokens_per_second").value == 50 and rows.find("host_memory").value == 1
 

@@ -191,10 +191,10 @@ def measure_retrieval(name: str, inputs: Inputs) -> Result:
     else:
         reader = readers_of("retrieval", inputs.scale)[name]
         asker = Reader(Model(sizes["piece"]), layers=reader.layers)
-        models = (
+        of_queries, of_articles = (
             build_model(open_checkpoint(write_reader(each, encoder, encoder.parent))).eval() for each in (asker, reader)
         )
-        ranks = find_by_reader(*models, reader, candidates)
+        ranks = find_by_reader(of_queries, of_articles, reader, candidates)
     rows = Rows(answer_row(ranks < at, f"hit@{at}", reader=name, n=n) for at in (1, 10))
     rows += [answer_row([each.place == place for each in candidates], "from", place=place, n=n) for place in PLACES]
     described = [describe_source(locate_source(parse_source(source)))["files"] for source in inputs.source]
