@@ -320,7 +320,7 @@ def curves(last: float = 0.9, control: float = 0.7, missing: int = 0):
     """Without the model of n = 128, W = 4 and a k that is missing."""
     for each in distillation.SIZES["encoder"]["distilled"]:
         if each != Model.graded(128, missing, local_window=4):
-            yield share(each, each.n, control if each.k == 1 else last)
+            yield share(each, each.n, control if each.k == distillation.CONTROL else last)
 
 
 ON = {"scale": "encoder"}
