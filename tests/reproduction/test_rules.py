@@ -347,7 +347,7 @@ rule(
     "distilled E and F",
     (HOLDS, curves(control=0.899)),
     (FAILS, curves(control=0.9)),
-    (UNDECIDED, curves(missing=1)),
+    (UNDECIDED, curves(missing=distillation.CONTROL)),
     part="curve all",
     **ON,
 )
