@@ -33,7 +33,7 @@ def task_folder(task: str, n: int, inputs: Inputs) -> Path:
 
 
 def encoder_job(
-    task: str, checkpoint: Path, recipe: tuple[float, int], seed: int, name: str, data: Path, runs: Path, amp: bool
+    task: str, checkpoint: Path, recipe: tuple[float, int], seed: int, name: str, data: Path, runs: Path
 ) -> FinetuningJob:
     """Finetuning of an encoder, or of a Linformer made from it, for one epoch.
 
@@ -42,7 +42,6 @@ def encoder_job(
         name: of the run in RUNS/finetuned.
     """
     overrides = (
-        f"common.amp={str(amp).lower()}",
         "dataset.num_workers=0",
         "optimizer._name=fused_adam",
         "model.dropout=0.0",  # a single epoch needs none, and without it a CPU is several times faster

@@ -85,7 +85,6 @@ SIZES: dict[str, dict[str, Any]] = {
         "window": 4,
         "keep_layers": 1,
         "finetuning": (1e-3, 8),
-        "amp": False,
         "seeds": (1,),
         "candidates": 3,
         "words": (2, 40),
@@ -100,7 +99,6 @@ SIZES: dict[str, dict[str, Any]] = {
         "window": 16,
         "keep_layers": 3,
         "finetuning": (1e-4, 16),
-        "amp": True,
         "seeds": (1, 2, 3),
         "candidates": 999,
         "words": (40, 100),
@@ -155,7 +153,7 @@ def measure_imdb(name: str, seed: int, inputs: Inputs) -> Result:
     trained = replace(reader, reading=HEAD) if reader.reading == PIECES else reader
     data = inputs.tasks / "imdb-ends" if reader.reading == ENDS else task_folder("imdb", reader.model.n, inputs)
     start, folder = write_reader(trained, encoder, encoder.parent), f"imdb-{trained.name}-{trained.reading}-seed{seed}"
-    job = encoder_job("imdb", start, sizes["finetuning"], seed, folder, data, encoder.parent, sizes["amp"])
+    job = encoder_job("imdb", start, sizes["finetuning"], seed, folder, data, encoder.parent)
     checkpoint, found = finetune_once(job)
     classifier = FairseqClassifier(checkpoint, dictionary=data / "input0" / DICTIONARY)
     answers, is_long = classify(classifier, reader, inputs.tasks / "imdb-whole", sizes["piece"])

@@ -96,7 +96,7 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
     },
     "encoder": {
         "models": (Model(512), *(Model.graded(512, k, local_window=w) for k, w in ((128, 0), (128, 16), (2, 16)))),
-        "distillation": {"max_update": 1000, "batch_size": 4, "lr": 2e-4, "amp": True},
+        "distillation": {"max_update": 1000, "batch_size": 4, "lr": 2e-4},
         "lr": 1e-4,
         "batch_sizes": {"sst-2": 32, "imdb": 16, "qnli": 32, "qqp": 32},
         "seeds": (1, 2, 3),
@@ -214,9 +214,10 @@ def distilled_job(task: str, model: Model, seed: int, inputs: Inputs) -> Finetun
     sizes = ENCODER_SIZES[inputs.scale]
     encoder = open_encoder(inputs.encoder, model.n, inputs.folder / FOLDER)
     linformer = model.k and distill(model, sizes["distillation"], inputs.data, encoder)[0] / MODEL
-    recipe, amp = (sizes["lr"], sizes["batch_sizes"][task]), "amp" in sizes["distillation"]
-    data, name = task_folder(task, model.n, inputs), f"{task}-{model.name}-seed{seed}"
-    return encoder_job(task, linformer or encoder, recipe, seed, name, data, encoder.parent, amp)
+    recipe, data = (sizes["lr"], sizes["batch_sizes"][task]), task_folder(task, model.n, inputs)
+    return encoder_job(
+        task, linformer or encoder, recipe, seed, f"{task}-{model.name}-seed{seed}", data, encoder.parent
+    )
 
 
 def answer_rows(checkpoint: Path, task: str, name: str, model: Model, seed: int, inputs: Inputs) -> list[Row]:
