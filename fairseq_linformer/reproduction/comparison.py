@@ -185,7 +185,7 @@ def perplexity_verdict(
     reported: Sequence[tuple[Model, Model]] = (),
 ) -> Verdict:
     """The verdict at the largest budget at which all have learned; without one, what is missing is that of the budget
-    at which most have.
+    at which most have. Not measured if no two models of the rule have a seed in common.
 
     Args:
         models: the compared ones.

@@ -91,8 +91,7 @@ def _make_candidate(
     if len(rest) < n - 2:
         return None
     read = [paragraph for paragraph, start in zip(paragraphs, np.cumsum([0, *map(len, ids)])) if start < n - 2]
-    query_ids, rest = ([BEGIN, *each[: limit - 2], END] for each, limit in ((query_ids, piece), (rest, n)))
-    return Candidate(place, query, " ".join(read), query_ids, rest)
+    return Candidate(place, query, " ".join(read), [BEGIN, *query_ids[: piece - 2], END], [BEGIN, *rest[: n - 2], END])
 
 
 def _encode(tokenizer: Tokenizer, paragraphs: Sequence[str]) -> list[list[int]]:

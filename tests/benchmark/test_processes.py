@@ -12,7 +12,7 @@ from fairseq_linformer.benchmark.processes import processes, run_training, token
 from fairseq_linformer.benchmark.rows import Case
 from fairseq_linformer.reproduction.result import Rows
 
-SETUP = Setup(layers=1, embed_dim=64, vocabulary=100, rounds=1)
+SETUP = Setup(layers=1, embed_dim=64, rounds=1)
 LINE = '2026 | INFO | train_inner | {{"epoch": 1, "wps": "{}", "wpb": "{}"}}'
 
 

@@ -15,7 +15,7 @@ from fairseq_linformer.reproduction.comparison import (
 )
 from fairseq_linformer.reproduction.result import Row, Rows
 from fairseq_linformer.reproduction.run import AUTHORS, Model
-from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED
+from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 LEVEL = 8.0
 """Bits of a model without context."""
@@ -48,6 +48,10 @@ def at_budgets(roberta, quarter) -> Rows:
 
 def outcome_of(rows: Rows, factor: float = 2.0, models=(QUARTER,)) -> str:
     return perplexity_verdict(rows, "x", "x", models, [Limit(models[0], ROBERTA, factor)]).outcome
+
+
+def test_nothing_to_compare():
+    assert outcome_of(rows_of({QUARTER: WORSE})) == outcome_of(rows_of({ROBERTA: GOOD})) == UNMEASURED
 
 
 def test_three_seeds_of_every_model():

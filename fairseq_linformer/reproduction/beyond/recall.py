@@ -34,7 +34,7 @@ from ..run import Model, label
 from ..verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, decide, student_interval, wilson
 
 TITLE = "Far-token recall"
-SAYS = "E and F find what is too far for a local window, more with k; the authors' start only guesses"
+SAYS = "E and F, with the default start, find what is too far for a local window, and more with k"
 EVALUATION_SEED = 1000
 """Added to the seed of a run for the sequences that it is evaluated on."""
 RECALLED, ABOVE_CHANCE, MARGIN = 0.95, 0.05, 0.01

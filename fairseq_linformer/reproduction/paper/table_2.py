@@ -214,10 +214,9 @@ def distilled_job(task: str, model: Model, seed: int, inputs: Inputs) -> Finetun
     sizes = ENCODER_SIZES[inputs.scale]
     encoder = open_encoder(inputs.encoder, model.n, inputs.folder / FOLDER)
     linformer = model.k and distill(model, sizes["distillation"], inputs.data, encoder)[0] / MODEL
-    recipe, data = (sizes["lr"], sizes["batch_sizes"][task]), task_folder(task, model.n, inputs)
-    return encoder_job(
-        task, linformer or encoder, recipe, seed, f"{task}-{model.name}-seed{seed}", data, encoder.parent
-    )
+    recipe = sizes["lr"], sizes["batch_sizes"][task]
+    data, name = task_folder(task, model.n, inputs), f"{task}-{model.name}-seed{seed}"
+    return encoder_job(task, linformer or encoder, recipe, seed, name, data, encoder.parent)
 
 
 def answer_rows(checkpoint: Path, task: str, name: str, model: Model, seed: int, inputs: Inputs) -> list[Row]:

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from fairseq_linformer.modules.linear import LinearProjection
 from fairseq_linformer.reproduction import retrieval
-from fairseq_linformer.reproduction.beyond import long_documents
+from fairseq_linformer.reproduction.beyond import distillation, long_documents
 from fairseq_linformer.reproduction.document_models import cut, cut_ids, truncate_ids
 from fairseq_linformer.reproduction.paired import answer_row, answers_of, difference, unpack
+from fairseq_linformer.reproduction.paper import table_2
 from fairseq_linformer.reproduction.result import Rows
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, Estimate
 
@@ -46,6 +48,14 @@ def test_the_interval_includes_the_seeds():
     assert found.value == pytest.approx(20) and found.low < 14 and found.high > 26
 
 
+def test_the_control_is_the_first_token_and_one_average():
+    """Here, in Table 2 and in the distillation; k = 1 averages the first token with the others."""
+    *_, of_table_2 = table_2.encoder_models("encoder").values()
+    assert READERS["k = 2, W"].model.k == of_table_2.k == distillation.CONTROL == 2
+    E, single = (LinearProjection(64, k, singletons=16)() for k in (2, 1))
+    assert E[0].tolist() == [1.0] + 63 * [0.0] and E[1, 0] == 0 and (E[1, 1:] > 0).all() and (single > 0).all()
+
+
 def test_what_is_read():
     assert truncate_ids(DOCUMENT, READERS["first piece"]) == [0, *range(100, 110), 2]
     assert truncate_ids(DOCUMENT, READERS["both ends"]) == [0, 100, 101, *range(122, 130), 2]  # 10 * 128 // 510 = 2
@@ -62,10 +72,13 @@ def test_what_is_read():
 
 
 class Bag:
-    """Features that are the one-hot vectors of tokens."""
+    """Features that are the one-hot vectors of tokens, or of the tokens ``shift`` after them."""
+
+    def __init__(self, shift=0):
+        self.shift = shift
 
     def __call__(self, tokens, features_only):
-        return torch.nn.functional.one_hot(tokens, 200).float(), None
+        return torch.nn.functional.one_hot((tokens + self.shift) % 200, 200).float(), None
 
 
 def test_a_query_finds_its_article_by_the_pieces_that_have_its_words():
@@ -75,6 +88,8 @@ def test_a_query_finds_its_article_by_the_pieces_that_have_its_words():
     candidates = [retrieval.Candidate("", "", "", query, ids) for query, ids in zip(queries, articles)]
     for name, expected in (("first piece", [0, 1, 0]), ("pieces", [0, 0, 0]), ("nearest piece", [0, 0, 0])):
         assert retrieval.find_by_reader(Bag(), Bag(), READERS[name], candidates).tolist() == expected, name
+    other = retrieval.find_by_reader(Bag(10), Bag(), READERS["pieces"], candidates)
+    assert other.tolist() == [1, 1, 0]  # the first model reads the queries
     vectors = retrieval.embed(Bag(), [[5, 5, 6], [7]])
     assert vectors[0, [5, 6]].tolist() == pytest.approx([2 / 5**0.5, 1 / 5**0.5]) and vectors[1, 7] == 1
 
