@@ -7,7 +7,7 @@
 # standard library), shows that it predicts masked words better than any model without context could, and finetunes it
 # to classify docstrings by package. Training and validation are fairseq's own commands; logs/STEP.log begins with them.
 #
-# Requires what scripts/setup.sh requires; after the installation neither network nor GPU. Takes under 5 minutes on 2
+# Requires what scripts/setup.sh requires; after the installation neither network nor GPU. Takes about 5 minutes on 2
 # cores. Rerun to resume; delete the folder to start over.
 set -euo pipefail
 

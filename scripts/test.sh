@@ -2,7 +2,7 @@
 # Run the tests, after scripts/setup.sh. Arguments are those of pytest.
 #
 #   scripts/test.sh                     # all tests but the nightly ones, as in CI
-#   scripts/test.sh -m "not slow"       # the quick tests, a minute
+#   scripts/test.sh -m "not slow"       # the quick tests, two minutes
 #   scripts/test.sh tests/modules
 #   scripts/nightly.sh                  # the others, hours
 set -euo pipefail
