@@ -34,6 +34,8 @@ WORKERS = 4
 tokens per second."""
 STAGGERED, GRADED, AUTHORS = "staggered", "graded", "normal"
 """Starts of E and F."""
+CONTROL_K = 2
+"""k of the control of Linformers made from an encoder: <s>, and one average of all other tokens."""
 LEFT_OUT = (None, "headwise", STAGGERED)
 """Fields that a label does not name."""
 

@@ -11,7 +11,7 @@ from fairseq_linformer.reproduction.beyond import distillation, int8, long_docum
 from fairseq_linformer.reproduction.paired import answer_row
 from fairseq_linformer.reproduction.paper import figure_1, figure_3, table_1, table_2, table_3, theorem_1, theorem_2
 from fairseq_linformer.reproduction.result import ENVIRONMENT, Result, Row, Rows
-from fairseq_linformer.reproduction.run import Model
+from fairseq_linformer.reproduction.run import CONTROL_K, Model
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 RULES: list = []
@@ -328,7 +328,7 @@ def curves(last: float = 0.9, control: float = 0.7, missing: int = 0):
     """Without the model of n = 128, W = 4 and a k that is missing."""
     for each in distillation.SIZES["encoder"]["distilled"]:
         if each != Model.graded(128, missing, local_window=4):
-            yield share(each, each.n, control if each.k == distillation.CONTROL else last)
+            yield share(each, each.n, control if each.k == CONTROL_K else last)
 
 
 ON = {"scale": "encoder"}
@@ -355,7 +355,7 @@ rule(
     "distilled E and F",
     (HOLDS, curves(control=0.899)),
     (FAILS, curves(control=0.9)),
-    (UNDECIDED, curves(missing=distillation.CONTROL)),
+    (UNDECIDED, curves(missing=CONTROL_K)),
     part="curve all",
     **ON,
 )

@@ -26,15 +26,13 @@ from ...training.linearize import RUN
 from ..encoder import distill, open_encoder
 from ..page import Table, pivot
 from ..result import Inputs, Parts, Result, Row, Rows, describe_text, find_shards, join, significant
-from ..run import GRADED, STAGGERED, Model, Trained, label, trained_result
+from ..run import CONTROL_K, GRADED, STAGGERED, Model, Trained, label, trained_result
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE = "Distillation"
 SAYS = "k = n / 4 with a local window, distilled, explains 90 % of an encoder's variance; one run each"
 FOLDER, METRIC, CURVE_METRIC = "distillation", "surviving_variance", "surviving_variance_curve"
 MAX_LOSS, KEEPS = 0.06, 0.9
-CONTROL = 2
-"""k of <s> and one average."""
 _CURVE = tuple(Model.graded(128, 128 // divisor, local_window=w) for w in (4, 0) for divisor in (4, 2, 8))
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -49,7 +47,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "inputs": (32, 64, 128, 256, 512),
         "windows": (0, 16),
         "tokens": 16384,
-        "distilled": (*_CURVE, Model.graded(128, CONTROL, local_window=4), Model.graded(512, 128, local_window=4)),
+        "distilled": (*_CURVE, Model.graded(128, CONTROL_K, local_window=4), Model.graded(512, 128, local_window=4)),
         "updates": 2000,
         "per_update": 2048,
     },
@@ -174,9 +172,9 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         "graded": graded_checks(short, sizes),
         "quarter": [keeps(curve, model, model.n, KEEPS) for model in distilled if 4 * model.k == model.n],
         "distilled E and F": [
-            keeps_more(curve, model, replace(model, k=CONTROL), model.n)
+            keeps_more(curve, model, replace(model, k=CONTROL_K), model.n)
             for model in distilled
-            if model.n == 128 and model.k != CONTROL
+            if model.n == 128 and model.k != CONTROL_K
         ],
     }
     return [Verdict(name, claim, checks[name]) for name, claim in CLAIMS.items()]

@@ -65,14 +65,14 @@ from ..page import Panel, Table, pivot
 from ..paired import answer_row, answers_of, difference, unpack
 from ..result import Inputs, Parts, Result, Row, Rows, join, repeated
 from ..retrieval import PLACES, choose_candidates, find_by_reader, find_by_words
-from ..run import Model
+from ..run import CONTROL_K, Model
 from ..verdict import FAILS, HOLDS, UNDECIDED, Check, Estimate, Verdict
 
 TITLE = "Long documents"
 SAYS = "a Linformer of an encoder that reads whole documents is worth it next to the alternatives"
 FIRST, BOTH_ENDS, CUT, HALF_PIECES, HALF_LAYERS, TRANSFORMER, WITHOUT_W, LINFORMER, CONTROL = (
     *("first piece", "both ends", PIECES, HALVES, "half the layers"),
-    *("Transformer", "Linformer", "Linformer, W", "k = 2, W"),
+    *("Transformer", "Linformer", "Linformer, W", f"k = {CONTROL_K}, W"),
 )
 WORDS = "tf-idf"
 POINT = 1.0
@@ -127,7 +127,7 @@ def readers(n: int, sizes: Mapping[str, Any]) -> dict[str, Reader]:
         TRANSFORMER: Reader(Model(n)),
         WITHOUT_W: Reader(Model.graded(n, k)),
         LINFORMER: Reader(Model.graded(n, k, local_window=window)),
-        CONTROL: Reader(Model.graded(n, 2, local_window=window)),
+        CONTROL: Reader(Model.graded(n, CONTROL_K, local_window=window)),
     }
 
 
@@ -188,17 +188,19 @@ def measure_retrieval(name: str, inputs: Inputs) -> Result:
         ranks = find_by_words(candidates)
     else:
         reader = readers_of("retrieval", inputs.scale)[name]
-        asker = Reader(Model(sizes["piece"]), layers=reader.layers)
-        start, model = (
-            build_model(open_checkpoint(write_reader(each, encoder, encoder.parent))).eval() for each in (asker, reader)
-        )
-        ranks = find_by_reader(start, model, reader, candidates)
+        query_reader = Reader(Model(sizes["piece"]), layers=reader.layers)
+        ranks = find_by_reader(open_reader(query_reader, encoder), open_reader(reader, encoder), reader, candidates)
     rows = Rows(answer_row(ranks < at, f"hit@{at}", reader=name, n=n) for at in (1, 10))
     rows += [answer_row([each.place == place for each in candidates], "from", place=place, n=n) for place in PLACES]
     described = [describe_source(locate_source(parse_source(source)))["files"] for source in inputs.source]
     data = ", ".join(f"{Path(file['path']).name} {file['sha256'][:12]}" for files in described for file in files)
     configuration = {"encoder": read_checkpoint(encoder)["provenance"]["imported"]}
     return inputs.result(rows, data, configuration)
+
+
+def open_reader(reader: Reader, encoder: Path) -> Any:
+    """The model of a reader made from an encoder."""
+    return build_model(open_checkpoint(write_reader(reader, encoder, encoder.parent))).eval()
 
 
 # Speed
@@ -349,8 +351,8 @@ def tables(results: Sequence[Result]) -> list[Table]:
         title = f"{task}: {metric} in percent{', median over seeds [extremes]' * (task == 'imdb')}"
         found += pivot(title, quality.select(metric), "reader", "group")
         title = f"Documents of n tokens per second, {'mean-pooled features' if task == 'retrieval' else 'classified'}"
-        found += pivot(title, sorted(rows.select("rate", task=task), key=lambda row: row.n), "reader", "n")
-        ratios = sorted(rows.select("time_ratio", task=task), key=lambda row: row.n)
+        rates, ratios = (sorted(rows.select(name, task=task), key=lambda row: row.n) for name in ("rate", "time_ratio"))
+        found += pivot(title, rates, "reader", "n")
         named = [Row(row, compared=f"{row.model} over {row.baseline}") for row in ratios]
         found += pivot("Times as fast, round by round", named, "compared", "n")
     return found

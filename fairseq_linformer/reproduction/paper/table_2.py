@@ -53,7 +53,7 @@ from ..finetuned import encoder_job, finetune_once, finetuned_result, task_folde
 from ..page import Table, pivot
 from ..paired import answer_row, answers_of, difference, unpack
 from ..result import Inputs, Parts, Result, Row, Rows, describe_text, in_words, join, repeated
-from ..run import Model, train_runs
+from ..run import CONTROL_K, Model, train_runs
 from ..verdict import MIN_SEEDS, UNDECIDED, Check, Verdict
 from . import figure_3
 
@@ -88,14 +88,17 @@ GRID = build_grid(GRID_LRS, (16, 32), (1, 2, 3))
 
 ENCODER_SIZES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "models": (Model(32), *(Model.graded(32, k, local_window=w) for k, w in ((8, 0), (8, 4), (2, 4)))),
+        "models": (Model(32), *(Model.graded(32, k, local_window=w) for k, w in ((8, 0), (8, 4), (CONTROL_K, 4)))),
         "distillation": {"max_update": 2, "batch_size": 2, "lr": 2e-4},
         "lr": 1e-3,
         "batch_sizes": {"imdb": 8},
         "seeds": (1,),
     },
     "encoder": {
-        "models": (Model(512), *(Model.graded(512, k, local_window=w) for k, w in ((128, 0), (128, 16), (2, 16)))),
+        "models": (
+            Model(512),
+            *(Model.graded(512, k, local_window=w) for k, w in ((128, 0), (128, 16), (CONTROL_K, 16))),
+        ),
         "distillation": {"max_update": 1000, "batch_size": 4, "lr": 2e-4},
         "lr": 1e-4,
         "batch_sizes": {"sst-2": 32, "imdb": 16, "qnli": 32, "qqp": 32},

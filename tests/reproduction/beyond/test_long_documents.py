@@ -11,6 +11,7 @@ from fairseq_linformer.reproduction.document_models import cut, cut_ids, truncat
 from fairseq_linformer.reproduction.paired import answer_row, answers_of, difference, unpack
 from fairseq_linformer.reproduction.paper import table_2
 from fairseq_linformer.reproduction.result import Rows
+from fairseq_linformer.reproduction.run import CONTROL_K, Model
 from fairseq_linformer.reproduction.verdict import FAILS, HOLDS, UNDECIDED, Estimate
 
 READERS = long_documents.readers(64, {"piece": 12, "k": 16, "window": 4, "keep_layers": 1})
@@ -51,7 +52,8 @@ def test_the_interval_includes_the_seeds():
 def test_the_control_is_the_first_token_and_one_average():
     """Here, in Table 2 and in the distillation; k = 1 averages the first token with the others."""
     *_, of_table_2 = table_2.encoder_models("encoder").values()
-    assert READERS["k = 2, W"].model.k == of_table_2.k == distillation.CONTROL == 2
+    assert READERS["k = 2, W"].model.k == of_table_2.k == CONTROL_K == 2
+    assert Model.graded(128, 2, local_window=4) in distillation.SIZES["encoder"]["distilled"]
     E, single = (LinearProjection(64, k, singletons=16)() for k in (2, 1))
     assert E[0].tolist() == [1.0] + 63 * [0.0] and E[1, 0] == 0 and (E[1, 1:] > 0).all() and (single > 0).all()
 
