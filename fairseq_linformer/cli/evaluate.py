@@ -50,8 +50,8 @@ def _add_rows(group: Any) -> None:
     group.add_argument("--max-positions", type=int, metavar="N", help=n)
     long = group.add_mutually_exclusive_group()
     add_shared(long, "--truncation", help="part of an input longer than n to keep (default: as in training)")
-    spans = "score longer inputs in spans of n tokens, S tokens apart, and average their logits (default: truncate)"
-    long.add_argument("--stride", type=int, metavar="S", help=spans)
+    pieces = "score longer inputs in pieces of n tokens, S tokens apart, and average their logits (default: truncate)"
+    long.add_argument("--stride", type=int, metavar="S", help=pieces)
 
 
 def run(options: argparse.Namespace) -> str | None:

@@ -2,9 +2,9 @@
 
 Padding does not change the model's output, so the result for a row depends on its batch only through rounding.
 
-A document longer than n is scored in spans of n tokens, whose logits are averaged. Span i begins i * stride tokens
-after the first, and the last span ends with the document, so that each has n tokens. With a stride of (n - 2) / 2 every
-token but those at both ends is in two spans.
+A document longer than n is scored in pieces of n tokens, whose logits are averaged. Piece i begins i * stride tokens
+after the first, and the last piece ends with the document, so that each has n tokens. With a stride of (n - 2) / 2
+every token but those at both ends is in two pieces.
 """
 
 import time
@@ -25,7 +25,7 @@ SORTED_TOKENS = 512 * SORTED_ROWS
 MAX_TOKENS, BATCH_SIZE = 8192, 256
 """Tokens, with padding, and rows per batch at most."""
 NUM_SPECIAL = 2
-"""<s> and </s> of each span."""
+"""<s> and </s> of each piece."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ def predict(
         throughput: updated while rows are predicted.
         max_tokens: maximum number of tokens per batch, with padding; a longer row is a batch of its own.
         total: number of rows, for progress; None if unknown.
-        stride: tokens between the starts of spans, if rows may be longer than n.
+        stride: tokens between the starts of pieces, if rows may be longer than n.
     """
     width = classifier.max_positions - NUM_SPECIAL
     if stride is not None and not 1 <= stride <= width:
@@ -71,18 +71,18 @@ def predict(
             throughput.tokens += sum(lengths)
             throughput.truncated_rows += sum(row.dropped > 0 for row in chunk)
             throughput.dropped_tokens += sum(row.dropped for row in chunk)
-            starts = [span_starts(length - NUM_SPECIAL, width, stride) for length in lengths]
-            spans = [(i, start) for i, row_starts in enumerate(starts) for start in row_starts]
+            starts = [piece_starts(length - NUM_SPECIAL, width, stride) for length in lengths]
+            pieces = [(i, start) for i, row_starts in enumerate(starts) for start in row_starts]
             sums: list[Any] = [0.0] * len(chunk)
-            span_lengths = [min(lengths[i], width + NUM_SPECIAL) for i, _ in spans]
-            for batch in batch_by_length(span_lengths, max_tokens):
-                inputs = [take_span(chunk[i].encoded, start, width) for i, start in (spans[j] for j in batch)]
+            piece_lengths = [min(lengths[i], width + NUM_SPECIAL) for i, _ in pieces]
+            for batch in batch_by_length(piece_lengths, max_tokens):
+                inputs = [take_piece(chunk[i].encoded, start, width) for i, start in (pieces[j] for j in batch)]
                 before = time.perf_counter()
                 logits = classifier.logits(inputs)
                 throughput.seconds += time.perf_counter() - before
                 for j, values in zip(batch, logits):
-                    sums[spans[j][0]] = sums[spans[j][0]] + values
-                progress.update(sum(spans[j][1] == 0 for j in batch))
+                    sums[pieces[j][0]] = sums[pieces[j][0]] + values
+                progress.update(sum(pieces[j][1] == 0 for j in batch))
             for row, row_starts, total_logits in zip(chunk, starts, sums):
                 mean = total_logits / len(row_starts)
                 if not bool(torch.isfinite(mean).all()):
@@ -92,15 +92,15 @@ def predict(
                 yield row, mean
 
 
-def span_starts(length: int, width: int, stride: int | None) -> Sequence[int]:
-    """Where the spans of a document of ``length`` tokens start, without special tokens; each has ``width`` tokens."""
+def piece_starts(length: int, width: int, stride: int | None) -> Sequence[int]:
+    """Where the pieces of a document of ``length`` tokens start, without special tokens; each has ``width`` tokens."""
     if stride is None or length <= width:
         return [0]
     return [*range(0, length - width, stride), length - width]
 
 
-def take_span(encoded: Encoding, start: int, width: int) -> Encoding:
-    """A span between the first and the last token of a document, <s> and </s>."""
+def take_piece(encoded: Encoding, start: int, width: int) -> Encoding:
+    """A piece between the first and the last token of a document, <s> and </s>."""
     if start == 0 and len(encoded["input_ids"]) <= width + NUM_SPECIAL:
         return encoded
     return {key: [*value[:1], *value[1:-1][start : start + width], *value[-1:]] for key, value in encoded.items()}

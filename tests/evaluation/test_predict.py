@@ -1,4 +1,4 @@
-"""Batches by length, the order of results, and documents longer than n in spans."""
+"""Batches by length, the order of results, and documents longer than n in pieces."""
 
 import pytest
 import torch
@@ -90,22 +90,22 @@ def test_dropped_tokens_are_counted():
 
 
 @pytest.mark.parametrize("length, starts", [(1, [0]), (4, [0]), (5, [0, 1]), (8, [0, 3, 4])])
-def test_spans_cover_the_document(length, starts):
-    assert [*predict.span_starts(length, width=4, stride=3)] == starts
+def test_pieces_cover_the_document(length, starts):
+    assert [*predict.piece_starts(length, width=4, stride=3)] == starts
 
 
-def test_logits_of_documents_are_means_over_spans_in_small_batches():
+def test_logits_of_documents_are_means_over_pieces_in_small_batches():
     examples = [Example(f"data:{i}", (text,)) for i, text in enumerate(("abcdefghi", "ab", "aaaaac"))]
     documents, model = list(encoded_rows.encode_examples(Characters(), examples, truncated=False)), SumModel(6)
     found = predict.predict(model, documents, predict.Throughput(), max_tokens=12, stride=2)
     for row, logits in found:
         text = "".join(map(chr, row.encoded["input_ids"][1:-1]))
-        spans = [text[start : start + 4] for start in predict.span_starts(len(text), 4, 2)]
-        assert float(logits) == sum(sum(map(ord, span)) + 2 for span in spans) / len(spans)
-    assert sorted(map(len, model.batches)) == [1, 2, 2, 2]  # 4, 1 and 2 spans of up to 6 tokens
+        pieces = [text[start : start + 4] for start in predict.piece_starts(len(text), 4, 2)]
+        assert float(logits) == sum(sum(map(ord, piece)) + 2 for piece in pieces) / len(pieces)
+    assert sorted(map(len, model.batches)) == [1, 2, 2, 2]  # 4, 1 and 2 pieces of up to 6 tokens
 
 
-def test_pairs_have_no_spans():
+def test_pairs_have_no_pieces():
     with pytest.raises(ValueError, match="--stride needs one text per row"):
         next(encoded_rows.encode_examples(Characters(), [Example("data:1", ("a", "b"))], truncated=False))
 
