@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measure all times of results/ again, on an idle CPU at a clean commit: more than two hours on two cores.
+# Measure all times of results/ again, at a clean commit, on an idle CPU with 20 GiB free: more than two hours on two cores.
 #
 #   scripts/measure_times.sh data/tasks     # has sst-2, which `fairseq-linformer prepare sst-2` wrote
 #

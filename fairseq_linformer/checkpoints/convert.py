@@ -44,11 +44,15 @@ def convert(source, out, *, dictionary=None, **options: Any) -> tuple[dict[str, 
     if checkpoint is original and model.kind is Kind.FAIRSEQ:
         raise ValueError(f"{source} would stay as it is; set --max-positions")
     n, old_n = (max_positions(upgrade_names(each["model"])) for each in (checkpoint, original))
-    if n > old_n and (name := f"{MODULES_FOLDER}/{ENCODER}") in files:
-        files[name] = set_length(files[name], n)
     with new_folder(out) as folder:
-        write_model(folder, checkpoint, files)
+        write_model(folder, checkpoint, lengthen(files, old_n, n))
     return checkpoint, old_n
+
+
+def lengthen(files: Files, old_n: int, n: int) -> Files:
+    """The files next to a checkpoint of n positions that had fewer: its encoder reads n tokens."""
+    name = f"{MODULES_FOLDER}/{ENCODER}"
+    return {**files, name: set_length(files[name], n)} if n > old_n and name in files else files
 
 
 def read_model(model: ModelPath, dictionary=None) -> tuple[dict[str, Any], Files]:

@@ -18,8 +18,16 @@ from .files import Files
 from .identify import ONNX_GRAPH, ONNX_INT8_GRAPH, Kind, identify
 from .model_card import write_card
 from .onnx_graph import write_graph
-from .sentence_transformers import POOLINGS, Pooling, describe_modules, find_length, find_pooling, read_modules
-from .transformers_loading import load_config
+from .sentence_transformers import (
+    POOLINGS,
+    Pooling,
+    describe_modules,
+    find_length,
+    find_pooling,
+    read_modules,
+    set_pooling,
+)
+from .transformers_loading import find_hub_file, load_config
 
 
 def export_onnx(
@@ -61,6 +69,8 @@ def export_onnx(
         if not 2 <= n <= config.max_positions:  # <s> and </s>
             raise ValueError(f"--max-positions must be between 2 and the model's n ({config.max_positions}), got {n}")
         modules = read_modules(str(folder))
+        if pooling in POOLINGS:
+            modules = set_pooling(modules, pooling, config.embed_dim)
         chosen = _choose_pooling(modules, pooling, isinstance(network, LinformerModel), source)
         config.architectures = [type(network).__name__ if chosen is None else "LinformerModel"]
         graph = {"max_positions": n, "int8": int8, "pooling": chosen and chosen.mode}
@@ -69,7 +79,7 @@ def export_onnx(
         write_graph(network.float(), target / (ONNX_INT8_GRAPH if int8 else ONNX_GRAPH), n, chosen, int8)
         if tokenizer:
             # Inputs to be pooled are as long as in sentence-transformers.
-            _write_tokenizer(folder, target, find_length(modules, n) if chosen else n)
+            _write_tokenizer(folder, target, find_length(modules, n) if chosen and chosen.mode in POOLINGS else n)
         config.onnx = graph
         config.save_pretrained(target)
         write_card(target, config, graph=graph, vectors=chosen and str(chosen), license=license)
@@ -93,7 +103,7 @@ def _choose_pooling(modules: Files, mode: str | None, is_headless: bool, source)
     """The pooling of a graph; None for the head's logits."""
     own = find_pooling(modules) if modules else Pooling("none")
     if mode is not None:
-        return Pooling(mode, mode in POOLINGS and own is not None and own.normalize)
+        return own if mode in POOLINGS else Pooling(mode)
     if is_headless and own is None:
         raise ValueError(
             f"{source} makes vectors by {describe_modules(modules)}, which a graph does not; pass --pooling none for "
@@ -104,10 +114,10 @@ def _choose_pooling(modules: Files, mode: str | None, is_headless: bool, source)
 
 def _write_tokenizer(source: Path, target: Path, max_positions: int) -> None:
     """Write the fast tokenizer of a folder for ``transformers``, if it has one, truncating to ``max_positions``."""
-    if (source / TOKENIZER_JSON).is_file():
+    if path := find_hub_file(str(source), TOKENIZER_JSON):
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(source / TOKENIZER_JSON))
+        tokenizer = Tokenizer.from_file(str(path))
         tokenizer.enable_truncation(max_positions)
         tokenizer.enable_padding(pad_id=PADDING_IDX, pad_token="<pad>")
         tokenizer.save(str(target / TOKENIZER_JSON))

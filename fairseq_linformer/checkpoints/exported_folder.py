@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
-from ..data.tokenizer_json import FIRST_ID
+from ..data.tokenizer_json import order_tokens, read_settings
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -19,7 +19,14 @@ from ..huggingface import (
 )
 from ..models.dictionaries import check_dictionary
 from ..models.options import from_linformer_config
-from ..models.state_dicts import CLASSIFICATION_HEADS, OUTPUT_BIAS, PADDING_IDX, upgrade_projections
+from ..models.state_dicts import (
+    CLASSIFICATION_HEADS,
+    EMBEDDINGS,
+    OUTPUT_BIAS,
+    OUTPUT_EMBEDDINGS,
+    PADDING_IDX,
+    upgrade_projections,
+)
 from .files import Files, build_checkpoint, put_modules, read_companions
 from .huggingface_state import CLASSIFIER, LM_HEAD, State, rename_to_fairseq
 from .provenance import NEW_LM_HEAD, read_origins
@@ -50,8 +57,12 @@ def read_exported_checkpoint(
     if dictionary or (folder / DICTIONARY).is_file():
         check_dictionary(Path(dictionary or folder / DICTIONARY), config.vocab_size, folder)
     checkpoint, files = _restore_checkpoint(config, state, cfg), read_companions(folder, dictionary)
-    if not files and (path := find_hub_file(name, TOKENIZER_JSON)):  # it has the dictionary's tokens, in order
-        files = _read_tokenizer(path, config.vocab_size)
+    if not files and (path := find_hub_file(name, TOKENIZER_JSON)):
+        order, files = _read_tokenizer(path, config.vocab_size)
+        for key in (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS):
+            state[key] = state[key][order]
+        if config.tie_word_embeddings:
+            state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
     files |= put_modules(read_modules(name))
     task = checkpoint["cfg"]["task"]
     if files and task.get("_name") == "sentence_prediction":  # the task reads dictionaries of its inputs and labels
@@ -62,12 +73,17 @@ def read_exported_checkpoint(
     return checkpoint, files
 
 
-def _read_tokenizer(path: Path, vocab_size: int) -> Files:
-    """The tokenizer of an exported folder without ``dict.txt``, and this dictionary."""
+def _read_tokenizer(path: Path, vocab_size: int) -> tuple[list[int], Files]:
+    """The tokenizer of an exported folder without ``dict.txt``: its token IDs in the order of fairseq's dictionary,
+    where <mask> also follows tokens that were added later; and the files in this order."""
+    _, ids = read_settings(path.read_bytes(), path)
+    if len(ids) != vocab_size:
+        raise ValueError(
+            f"{path} must have one token per embedding of the model ({vocab_size:,}), got {len(ids):,} tokens"
+        )
     tokenizer = load_tokenizer(path)
-    if (size := FIRST_ID + len(tokenizer.dictionary) + 1) != vocab_size:
-        raise ValueError(f"{path} must have one token per embedding of the model ({vocab_size:,}), got {size:,} tokens")
-    return {DICTIONARY: "".join(f"{line}\n" for line in tokenizer.dictionary).encode(), **tokenizer.model_files}
+    dictionary = "".join(f"{line}\n" for line in tokenizer.dictionary).encode()
+    return [ids[token] for token in order_tokens(ids, path)], {DICTIONARY: dictionary, **tokenizer.model_files}
 
 
 def read_exported_weights(name: str, config: LinformerPreTrainedConfig) -> State:
@@ -142,23 +158,20 @@ def _restore_checkpoint(config: LinformerPreTrainedConfig, state: State, exporte
         "untie_weights_roberta": not config.tie_word_embeddings,
     }
     if any(key.startswith(CLASSIFICATION_HEADS) for key in state):
-        cfg |= _classification(config, cfg["task"])
+        cfg |= _classification(config, cfg["task"], cfg.get("criterion") or {})
     return build_checkpoint(cfg, state, read_origins({"provenance": config.fairseq}))
 
 
-def _classification(config: LinformerPreTrainedConfig, task: dict[str, Any]) -> dict[str, Any]:
+def _classification(
+    config: LinformerPreTrainedConfig, task: dict[str, Any], criterion: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
     """The sections ``task`` and ``criterion`` of a classifier, which ``Trainer`` may have trained on an export of a
-    masked language model."""
-    if task.get("_name") == "sentence_prediction":
-        return {"task": {**task, "num_classes": config.num_labels}}
+    masked language model, or of another classifier."""
+    if config.problem_type == "multi_label_classification":
+        raise ValueError("problem_type in config.json must not be multi_label_classification, which fairseq lacks")
     is_regression = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
-    new = {"_name": "sentence_prediction", "data": task.get("data"), "max_positions": config.max_positions}
-    tokens = {"init_token": 0, "separator_token": 2}
-    return {
-        "task": {**new, **tokens, "num_classes": config.num_labels, "regression_target": is_regression},
-        "criterion": {
-            "_name": "sentence_prediction",
-            "classification_head_name": config.classification_head_name,
-            "regression_target": is_regression,
-        },
-    }
+    if task.get("_name") != "sentence_prediction":
+        task = {"data": task.get("data"), "max_positions": config.max_positions, "init_token": 0, "separator_token": 2}
+        criterion = {"classification_head_name": config.classification_head_name}
+    both = {"_name": "sentence_prediction", "regression_target": is_regression}
+    return {"task": {**task, **both, "num_classes": config.num_labels}, "criterion": {**criterion, **both}}

@@ -55,7 +55,7 @@ def identify(checkpoint) -> ModelPath:
     """
     folder = Path(checkpoint)
     found = [folder / part / name for part in ("checkpoints", "") for name in (BEST, LAST)] + [folder / MODEL]
-    if (folder / RESULT).is_file():
+    if (folder / RESULT).is_file() and (folder / "checkpoints").is_dir():
         found = [folder / read_json(folder / RESULT)["checkpoint"]]
     path = next(filter(Path.is_file, found), folder)
     if path.is_file():

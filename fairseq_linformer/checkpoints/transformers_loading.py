@@ -26,9 +26,9 @@ def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
 
 def find_hub_file(name: str, file: str) -> Path | None:
     """A file of a folder or of a model on the hub, downloaded if it is not cached; None if the model has no such file,
-    or it is not cached and the hub cannot be reached."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
+    or it is not cached and ``HF_HUB_OFFLINE`` is set."""
+    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, is_offline_mode, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     if os.path.isdir(name):
         path = Path(name, file)
@@ -36,7 +36,10 @@ def find_hub_file(name: str, file: str) -> Path | None:
     with _explained(name):
         try:
             return Path(hf_hub_download(name, file))
-        except EntryNotFoundError:
+        except EntryNotFoundError as error:
+            is_unknown = isinstance(error, LocalEntryNotFoundError) and not is_offline_mode()  # the hub is out of reach
+            if is_unknown and try_to_load_from_cache(name, file) is not _CACHED_NO_EXIST:
+                raise
             return None
 
 
@@ -117,13 +120,11 @@ def find_weights(name: str) -> list[Path]:
         if missing := [shard for shard, path in paths.items() if path is None]:
             raise ValueError(f"{name} has no {missing[0]}, which is in {INDEX}")
         return [path for path in paths.values() if path]
-    if find_hub_file(name, "pytorch_model.bin"):
-        raise ValueError(
-            f"{name} has its weights as a pickle, which can contain code; if you trust it, convert it to safetensors "
-            "with `AutoModel.from_pretrained(NAME).save_pretrained(FOLDER)`"
-        )
-    offline = "" if os.path.isdir(name) else ", or it is not cached and the hub cannot be reached"
-    raise ValueError(f"{name} has no {WEIGHTS}{offline}; other formats are not supported")
+    offline = "" if os.path.isdir(name) else ", or it is not cached"
+    raise ValueError(
+        f"{name} has no {WEIGHTS}{offline}; a pickle can contain code, so if you trust it, convert it to safetensors "
+        "with `AutoModel.from_pretrained(NAME).save_pretrained(FOLDER)`"
+    )
 
 
 def hash_weights(name: str) -> str:

@@ -182,8 +182,8 @@ def _split_csv(name, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 def _read_json(name, lines: Iterable[str]) -> Records:
     """The objects of an array, which is in memory as a whole, or one per line."""
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
-    for number, line in numbered:
-        if line.lstrip().startswith("["):
+    for i, (number, line) in enumerate(numbered):
+        if i == 0 and line.lstrip().startswith("["):
             yield from enumerate(_parse_array(name, line + "".join(line for _, line in numbered)), 1)
         else:
             yield number, _parse_object(line)

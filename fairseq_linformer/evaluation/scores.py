@@ -55,15 +55,13 @@ def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 
 def score_regression(targets: ArrayLike, predictions: ArrayLike) -> Scores:
     """Pearson and Spearman correlations, as in GLUE, with intervals by Fisher's transformation.
 
-    Constant predictions have correlation 0, with the interval from -1 to 1.
+    Constant labels or predictions have correlation 0, with the interval from -1 to 1.
     """
     targets, predictions = np.asarray(targets, dtype=np.float64), np.asarray(predictions, dtype=np.float64)
-    if np.ptp(targets) == 0:
-        raise ValueError(f"a correlation needs different labels, got {targets[0]:g} in all {len(targets)} rows")
     scores = {}
     for name, transform in (("pearson", np.asarray), ("spearman", stats.rankdata)):
         scores[name] = _score(0, (-1, 1))
-        if np.ptp(predictions) > 0:
+        if np.ptp(targets) > 0 and np.ptp(predictions) > 0:
             result = stats.pearsonr(transform(targets), transform(predictions))
             scores[name] = _score(result.statistic, result.confidence_interval(CONFIDENCE))
     return {"rows": len(targets), "scores": scores, "majority": None, "confusion": []}

@@ -59,7 +59,7 @@ def read_labels(path, classes: int) -> list[str]:
     if not Path(path).is_file():
         raise ValueError(f"{path} does not exist; it must be a dictionary of labels")
     dictionary = read_dictionary(path)
-    names = dictionary.symbols[dictionary.nspecial :]
-    if len(names) < classes:
-        raise ValueError(f"{path} must have at least {classes} labels, one per class of the head, got {len(names)}")
-    return names[:classes]
+    names = [name for name in dictionary.symbols[dictionary.nspecial :] if not name.startswith("madeupword")]
+    if len(names) != classes:
+        raise ValueError(f"{path} must have {classes} labels, one per class of the head, got {len(names)}")
+    return names

@@ -266,6 +266,10 @@ def correlate_rows(correlate, preds, labels):
     return dict.fromkeys(("pearson", "spearmanr", "corr"), math.nan)
 
 
+# Several ranks validate regression and correlations: fairseq would sum the lists of predictions of all ranks.
+cast(Any, sentence_prediction.SentencePredictionCriterion).logging_outputs_can_be_summed = staticmethod(lambda: False)
+
+
 # Memory and precision
 
 
@@ -329,6 +333,14 @@ def clip_grad_norm_on_cpu(clip_grad_norm, self, max_norm, aggregate_norm_fn=None
     if not torch.isfinite(norm).all():
         raise FloatingPointError("gradients are Nan/Inf")  # fairseq's words
     return norm
+
+
+@_replaces(AMPOptimizer, "step")
+def step_unscaled_once(_, self):
+    """``--amp`` on a GPU divides the gradients by the loss scale once: fairseq's clipping does so for PyTorch's
+    optimizer, and its step again for its own wrapper, so that Adam's epsilon counts for that times as much."""
+    self.scaler.step(self.optimizer)
+    self.scaler.update()
 
 
 def _run_in_cpu_bf16(criterion: Callable[..., Any], model: nn.Module, sample: Any) -> Any:
@@ -436,11 +448,11 @@ def find_beginnings(data, dictionary: Any) -> Tensor:
     gpt2 = Path(data) / "encoder.json"
     pieces = {str(i): piece for piece, i in json.loads(gpt2.read_text()).items()} if gpt2.is_file() else {}
     symbols = [pieces.get(symbol, symbol) for symbol in dictionary.symbols]
-    is_wordpiece = any(symbol.startswith("##") for symbol in symbols)
-    # WordPiece marks the tokens that continue a word, sentencepiece and byte-level BPE the space before one.
-    begins = [
-        not symbol.startswith("##") if is_wordpiece else symbol.startswith(("\u2581", "\u0120")) for symbol in symbols
-    ]
+    # WordPiece marks the tokens that continue a word, sentencepiece and byte-level BPE the space before one. Some of
+    # GPT-2's tokens are number signs.
+    continues, begins = ([symbol.startswith(marks) for symbol in symbols] for marks in ("##", ("\u2581", "\u0120")))
+    if sum(continues) > sum(begins):
+        begins = [not each for each in continues]
     if not any(begins):
         raise ValueError(f"--mask-whole-words needs the tokenizer's encoder.json in {data}")
     special = [i < dictionary.nspecial or symbol == "<mask>" for i, symbol in enumerate(symbols)]

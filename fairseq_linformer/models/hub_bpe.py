@@ -68,7 +68,8 @@ class HubTokenizerMixin:
                 in the folder of the checkpoint, or of ``dict.txt``, else ``gpt2``.
         """
         if bpe is None:
-            bpe, files = _choose_bpe((model_name_or_path, data_name_or_path), kwargs)
+            data = Path(model_name_or_path if str(data_name_or_path).startswith(".") else "", data_name_or_path)
+            bpe, files = _choose_bpe((model_name_or_path, data), kwargs)
             kwargs = {**files, **kwargs}
         with only_errors(*_TALKATIVE):
             return super().from_pretrained(  # of RobertaModel, the other base class

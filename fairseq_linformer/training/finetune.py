@@ -169,8 +169,11 @@ def build_overrides(
 def build_result(
     job: FinetuningJob, recipe: Recipe, checkpoint: InitialCheckpoint, training: TrainingJob
 ) -> dict[str, Any]:
-    """Evaluate the best checkpoint of a trained run (the last one, if there is no development set)."""
-    data, name = Path(job.data), f"{CHECKPOINTS}/{LAST if job.task.valid_is_test else BEST}"
+    """Evaluate the best checkpoint of a trained run (the last one, if there is no development set or no best one)."""
+    data, name = Path(job.data), f"{CHECKPOINTS}/{BEST}"
+    # Without a best one, the correlation was not defined in any epoch: scores or predictions are constant.
+    if job.task.valid_is_test or not (training.folder / name).exists():
+        name = f"{CHECKPOINTS}/{LAST}"
     copy_companions(data, training.folder / CHECKPOINTS)
     # A run trained on a cluster's GPU may be evaluated on a machine without one.
     device = "cuda" if job.device == "cuda" and torch.cuda.is_available() else "cpu"

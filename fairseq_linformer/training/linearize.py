@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.convert import read_model
-from ..checkpoints.files import get_cfg_section, read_checkpoint, read_companions, write_checkpoint, write_model
+from ..checkpoints.convert import lengthen, read_model
+from ..checkpoints.files import get_cfg_section, read_checkpoint, write_checkpoint, write_model
 from ..checkpoints.identify import LAST, MODEL, Kind, ModelPath, identify
 from ..checkpoints.to_linformer import to_linformer
 from ..config import check_values, setting
@@ -24,7 +24,7 @@ from ..files import INPUTS, check_data_path, claim, new_folder, read_json, sha25
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.distillation import TEACHER_KEY, Teacher
-from ..models.state_dicts import head_names
+from ..models.state_dicts import head_names, max_positions, upgrade_names
 from ..resources import CONFIGS
 from . import local, run_folder
 from .explained_variance import explained_variance
@@ -140,7 +140,10 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         **({"variance_at": at} if at else {}),
         "variance_after": measure(student) if options.max_update else before,
     }
-    write_model(out, _finish(student, teacher, report), read_companions(teacher.parent))
+    original, files = read_model(ModelPath(Kind.FAIRSEQ, str(teacher)))
+    finished = _finish(student, original.get("provenance", {}), report)
+    old_n, n = (max_positions(upgrade_names(each["model"])) for each in (original, finished))
+    write_model(out, finished, lengthen(files, old_n, n))
     write_json(out / REPORT, report)
     return report
 
@@ -214,12 +217,11 @@ def _build_job(options: Linearization, out: Path, teacher: Path, length: int) ->
     return TrainingJob(str(DISTILLATION_YAML), overrides, 1, options.device, str(out), RUN)
 
 
-def _finish(student: Path, teacher: Path, report: dict[str, Any]) -> dict[str, Any]:
-    """The student as it is published: without optimizer state, with where it comes from."""
+def _finish(student: Path, origin: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
+    """The student as it is published: without optimizer state, with the teacher's origin and the report."""
     checkpoint = read_checkpoint(student)
     checkpoint.pop("last_optimizer_state", None)
     # The criterion of the checkpoint would need the teacher.
     checkpoint["cfg"] = {**checkpoint["cfg"], "criterion": {"_name": "masked_lm", "tpu": False}}
-    origin = read_checkpoint(teacher).get("provenance", {})
     checkpoint["provenance"] = {**origin, **({"distilled": report} if report["tokens_at_most"] else {})}
     return checkpoint

@@ -75,9 +75,9 @@ def _flatten(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def write_config(job: TrainingJob) -> None:
     """Write a job's configuration to its folder, all that a worker needs, over that of an earlier attempt."""
-    (job.folder / LOGS).mkdir(parents=True, exist_ok=True)
-    with open_atomic(job.folder / CONFIG) as file:
+    with open_atomic(job.folder / CONFIG) as file:  # first: a folder without it is not a run folder
         file.write(OmegaConf.to_yaml(job.cfg))
+    (job.folder / LOGS).mkdir(exist_ok=True)
 
 
 def read_config(folder: Path) -> DictConfig:

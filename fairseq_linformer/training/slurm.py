@@ -47,6 +47,8 @@ def submit(jobs: Sequence[TrainingJob], sbatch_options: Sequence[str], dry_run: 
             write_config(job)
             done = subprocess.run(command, env={**os.environ, "PYTHON": python}, capture_output=True, text=True)
             if done.returncode:
+                for line in lines[:-1]:  # those that were submitted
+                    print(line, file=sys.stderr)
                 raise ValueError(f"sbatch rejected {job.folder.name}: {' '.join(done.stderr.split())}")
             lines.append(done.stdout.strip())
     return "\n".join([*lines, "dry run: nothing was submitted"] if dry_run else lines)

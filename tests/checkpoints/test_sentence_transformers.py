@@ -73,6 +73,14 @@ def test_an_encoder_without_pooling_has_no_modules(tmp_path):
     assert find_pooling(read_modules(str(tmp_path / "mean"))) == Pooling("mean")
 
 
+@pytest.mark.slow
+def test_a_graph_leaves_out_no_module_with_weights(models, tmp_path):
+    export(save(tmp_path, models.Pooling(16, "cls"), models.Dense(16, 8)), tmp_path / "out")
+    for options in ([], ["--onnx"]):
+        with pytest.raises(SystemExit, match="--pooling must be unset, since the encoder's own vectors"):
+            main(["export", f"{tmp_path}/out-fairseq/model.pt", str(tmp_path / "mean"), "--pooling", "mean", *options])
+
+
 def test_poolings_of_a_graph():
     files = set_pooling({}, "cls", 16)
     assert find_pooling(files) == Pooling("cls")

@@ -91,11 +91,13 @@ def write_damaged(folder, name):
         "none.jsonl": b'{"text": "a"}\n{"body": "b"}\n',
         "number.jsonl": b'{"text": "a"}\n{"text": 5}\n',
         "surrogate.jsonl": b'{"text": "\\ud800"}\n',
+        "title.jsonl": b'{"text": "low", "name": "\\ud800"}\n',
         "blank.txt": b"\n \n\n",
         "x.md": b"low\n",
     }
     path.write_bytes(contents[name])
-    return f"{path},column=body" if name == "column.parquet" else str(path)
+    keys = {"column.parquet": ",column=body", "title.jsonl": ",title=name"}
+    return f"{path}{keys.get(name, '')}"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +115,7 @@ def write_damaged(folder, name):
         ("none.jsonl", ", row 2 has no column text; choose from body"),
         ("number.jsonl", ", row 2 must have text in text, got '5'"),
         ("surrogate.jsonl", ", row 1 must have text in text, got "),
+        ("title.jsonl", ", row 1 must have text in text, got "),
         ("blank.txt", " has no documents"),
         ("x.md", ": unknown suffix.*format="),
     ],

@@ -122,6 +122,11 @@ def test_values_of_json_that_are_no_label(value, tmp_path):
     assert read(tmp_path / "a.jsonl") == [Example("1", problem="no label in label")]
 
 
+def test_an_array_among_lines_of_json_is_one_bad_line(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": 1}\n[]\n{"text": "b", "label": 2}\n')
+    assert [row.problem for row in read(tmp_path / "a.jsonl")] == ["", "not a JSON object", ""]
+
+
 @pytest.mark.parametrize("value", ["null", "3", '""', '" \\n"', '"\\ud800"'])
 def test_values_of_json_that_are_no_text(value, tmp_path):
     (tmp_path / "a.jsonl").write_text(f'{{"text": {value}, "label": 1}}\n')

@@ -25,6 +25,8 @@ from fairseq_linformer.huggingface import (
     LinformerForSequenceClassification,
     LinformerForTokenClassification,
 )
+from fairseq_linformer.models.dictionaries import read_masked_lm_dictionary
+from fairseq_linformer.models.state_dicts import EMBEDDINGS
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import TEXT
@@ -93,6 +95,37 @@ def test_a_classifier_on_an_exported_masked_lm_is_imported(masked_lm_folder, tmp
     tokens = torch.tensor([[0, 5, 6, 7, 2]])
     expected = model.eval()(tokens).logits
     torch.testing.assert_close(classifier.logits([{"input_ids": tokens[0].tolist()}]), expected)
+
+
+def test_a_regression_that_became_a_classifier_is_imported(masked_lm_folder, tmp_path):
+    model = AutoModelForSequenceClassification.from_pretrained(masked_lm_folder, id2label={0: "cat", 1: "dog"})
+    score = {"_name": "sentence_prediction", "regression_target": True}
+    cfg = model.config.fairseq["cfg"] | {"task": {**score, "num_classes": 1}, "criterion": score}
+    model.config.fairseq = {"cfg": cfg}
+    model.save_pretrained(tmp_path / "saved")
+    convert(tmp_path / "saved", tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
+    assert FairseqClassifier(tmp_path / "back/model.pt").names == ["cat", "dog"]
+    assert not fairseq_commands.load(tmp_path / "back", "model.pt")["cfg"]["criterion"]["regression_target"]
+    model.config.problem_type = "multi_label_classification"
+    model.save_pretrained(tmp_path / "several")
+    with pytest.raises(ValueError, match="problem_type in config.json must not be multi_label_classification"):
+        convert(tmp_path / "several", tmp_path / "none")
+
+
+def test_tokens_that_were_added_keep_their_embeddings(masked_lm_folder, tmp_path):
+    """<mask> is the last token of a dictionary of fairseq, and in a saved folder before those that were added."""
+    tokenizer = AutoTokenizer.from_pretrained(masked_lm_folder, trust_remote_code=True)
+    model = AutoModelForMaskedLM.from_pretrained(masked_lm_folder)
+    tokenizer.add_tokens(["covid", "lockdown"])
+    model.resize_token_embeddings(len(tokenizer))
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "saved")
+    convert(tmp_path / "saved", tmp_path / "back")
+    symbols = read_masked_lm_dictionary(tmp_path / "back/dict.txt").symbols
+    embeddings = fairseq_commands.load(tmp_path / "back", "model.pt")["model"][EMBEDDINGS]
+    own = tokenizer.convert_tokens_to_ids(symbols)
+    assert own[-3:] == [len(tokenizer) - 2, len(tokenizer) - 1, len(tokenizer) - 3]
+    assert embeddings.equal(model.get_input_embeddings().weight[own])
 
 
 def test_checkpointing_recomputes_layers_while_it_is_enabled():

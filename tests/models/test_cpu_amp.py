@@ -74,6 +74,18 @@ def test_non_finite_gradients_raise(value):
     assert model.weight.eq(1).all()
 
 
+def test_gradients_are_unscaled_once():
+    """By the scaler of a GPU, which the CPU has, too."""
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = build_optimizer(parameter)
+    optimizer._grad_scaler = torch.amp.GradScaler("cpu", init_scale=128.0)
+    optimizer.backward(3 * parameter.sum())
+    assert optimizer.clip_grad_norm(0.0) == 3
+    optimizer.step()
+    moment = optimizer.optimizer.state[parameter]["exp_avg"]
+    torch.testing.assert_close(moment, torch.tensor([3 * 0.1]))  # beta is 0.9
+
+
 @pytest.mark.slow
 def test_training_is_close_to_single_precision_and_resumes_bit_identically(mlm_data, tmp_path):
     options = ["--sharing", "layerwise", "--local-window", "2", "--checkpoint-activations", "--lr", "0.03"]

@@ -3,11 +3,13 @@
 import logging
 import multiprocessing
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
-from ..fairseq_commands import PLUGIN, TINY, TRAIN, command, free_port, load, train
+from ..fairseq_commands import CLASSIFY, PLUGIN, TINY, TRAIN, command, free_port, last_number, load, train
 
 OPTIONS = "--projection-lr-scale 0.25 --dropout 0 --attention-dropout 0 --curriculum 99 --lr 0.001".split()
 
@@ -21,10 +23,10 @@ def process(rank, port, log, backend, arguments):
     command("train", *arguments, *group, "--distributed-rank", rank)
 
 
-def run(data, save_dir, *options, updates, backend="legacy_ddp"):
+def run(data, save_dir, *options, updates, backend="legacy_ddp", words=(*TRAIN, *TINY, *OPTIONS)):
     """Two processes, to the end. Returns the log of each."""
     port = free_port()
-    arguments = [data, "--user-dir", PLUGIN, *TRAIN, *TINY, *OPTIONS, *options]
+    arguments = [data, "--user-dir", PLUGIN, *words, *options]
     arguments += ["--save-dir", save_dir, "--max-update", updates, "--data-buffer-size", 0]
     logs = [save_dir.with_name(f"{save_dir.name}-{updates}-{rank}.log") for rank in (0, 1)]
     ranks = [
@@ -70,3 +72,15 @@ def test_another_number_of_processes_goes_on_where_the_first_were(mlm_data, tmp_
         torch.testing.assert_close(
             resumed["model"][key], whole["model"][key], rtol=0, atol=1e-5, msg=lambda m: f"{key}: {m}"
         )
+
+
+@pytest.mark.slow
+def test_two_processes_validate_a_regression(class_data, tmp_path):
+    """Their predictions are joined, not added."""
+    data = Path(shutil.copytree(class_data, tmp_path / "data"))
+    for split, count in (("train", 120), ("valid", 40)):
+        (data / f"label/{split}.label").write_text("".join(f"{i % 7}\n" for i in range(count)))
+    words = [*CLASSIFY, *TINY, "--num-classes", 1, "--regression-target", "--report-pearson-and-spearman"]
+    words += ["--log-format", "json", "--shorten-method", "truncate"]
+    said, _ = run(data, tmp_path / "run", updates=2, words=words)
+    assert -100 <= last_number(said, "valid_pearson") <= 100

@@ -94,8 +94,9 @@ def test_beginnings_of_words(tmp_path):
     assert beginnings("\u2581low", "er", "<mask>") == [1, 0, 1]
     with pytest.raises(ValueError, match="--mask-whole-words needs the tokenizer's encoder.json in"):
         beginnings("0", "1")
-    (tmp_path / "encoder.json").write_text(json.dumps({"\u0120low": 0, "er": 1}))
-    assert beginnings("1", "0", "madeupword0000") == [0, 1, 0]
+    # GPT-2's tokens of number signs are no WordPiece.
+    (tmp_path / "encoder.json").write_text(json.dumps({"\u0120low": 0, "er": 1, "##": 2, "\u0120new": 3}))
+    assert beginnings("1", "0", "2", "3", "madeupword0000") == [0, 1, 0, 1, 0]
 
 
 CUDA_ERROR = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 15.77 GiB of which ..."

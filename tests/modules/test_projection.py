@@ -109,6 +109,14 @@ def test_half_precision_keeps_what_a_slow_matrix_learned(dtype, most):
     assert torch.equal(E.delta.grad, torch.ones_like(E.delta))
 
 
+def test_half_precision_has_finite_scales_where_a_window_barely_reaches():
+    """One sentence of each length in a batch: of some, a single token is at the tail of a window."""
+    E = build_projection(LinformerConfig(10, 512, 2, layers=1, attention_heads=2, embed_dim=8)).half()
+    assert E.layout.overlaps
+    padding_mask = torch.ones(512, 512, dtype=torch.bool).triu(1)
+    assert E.row_scale(torch.zeros(512, 512, 8).half(), padding_mask).isfinite().all()
+
+
 def test_the_authors_matrix_is_all_delta():
     """At the full rate and without windows; weight decay pulls it to zero, as in their code."""
     E = LinearProjection(6, 3, init="normal")

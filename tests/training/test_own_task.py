@@ -119,3 +119,16 @@ def test_scores(masked_lm, tmp_path, monkeypatch, capsys):
     )
     with pytest.raises(SystemExit, match="was made from other inputs: source must be"):
         main([*map(str, [*command, "--no-regression", "--data", name])])
+
+
+@pytest.mark.slow
+def test_scores_that_have_no_correlation(masked_lm, tmp_path, monkeypatch):
+    """With one row of validation no epoch is the best, so the last one is scored."""
+    monkeypatch.chdir(tmp_path)
+    Path("stars.csv").write_text("".join(["text,label\n", *(f"{text},{i / 4}\n" for i, (text, _) in enumerate(ROWS))]))
+    Path("one.csv").write_text("text,label\nthe cat,0.5\n")
+    options = ["--valid", "one.csv", "--device", "cpu", "--name", "stars", *SHORT]
+    main([*map(str, ["finetune", "stars.csv", masked_lm / "checkpoint_last.pt", *options])])
+    result = json.loads(Path("runs/stars/result.json").read_text())
+    assert result["checkpoint"] == "checkpoints/checkpoint_last.pt"
+    assert result["splits"]["valid"]["scores"]["pearson"] == {"value": 0, "interval": [-1, 1]}
