@@ -65,7 +65,7 @@ def read_examples(
         raise ValueError(f"{name} has no rows")
     texts, label = choose_columns(name, known, tuple(text_column), label_column, inputs, trained)
     for number, record in read([*texts, label] if label else texts):
-        is_labeled = isinstance(record, dict) and record.get(label) not in (None, "")
+        is_labeled = label and isinstance(record, dict) and record.get(label) not in (None, "")
         row = build_example(f"{name}:{number}", record, texts, label if is_labeled else None)
         if row.problem:
             raise ValueError(str(row))
