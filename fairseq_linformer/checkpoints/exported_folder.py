@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
-from ..data.tokenizer_json import order_tokens, read_settings
+from ..data.tokenizer_json import SYMBOLS, order_tokens, read_settings
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -57,7 +57,12 @@ def read_exported_checkpoint(
     if dictionary or (folder / DICTIONARY).is_file():
         check_dictionary(Path(dictionary or folder / DICTIONARY), config.vocab_size, folder)
     checkpoint, files = _restore_checkpoint(config, state, cfg), read_companions(folder, dictionary)
-    if not files and (path := find_hub_file(name, TOKENIZER_JSON)):
+    path = find_hub_file(name, TOKENIZER_JSON)
+    if files and path and read_settings(path.read_bytes(), path)[1].get(SYMBOLS[-1]) != config.vocab_size - 1:
+        raise ValueError(
+            f"{path} has tokens after <mask>, which dict.txt cannot have; it is read if there is no dict.txt"
+        )
+    if not files and path:
         order, files = _read_tokenizer(path, config.vocab_size)
         for key in (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS):
             state[key] = state[key][order]
@@ -170,6 +175,10 @@ def _classification(
     if config.problem_type == "multi_label_classification":
         raise ValueError("problem_type in config.json must not be multi_label_classification, which fairseq lacks")
     is_regression = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
+    if is_regression and config.num_labels > 1:
+        raise ValueError(
+            f"a regression in config.json must have one label, since fairseq's has, got {config.num_labels}"
+        )
     if task.get("_name") != "sentence_prediction":
         task = {"data": task.get("data"), "max_positions": config.max_positions, "init_token": 0, "separator_token": 2}
         criterion = {"classification_head_name": config.classification_head_name}

@@ -141,11 +141,10 @@ def _read_card(name: str) -> dict[str, Any]:
     """License and languages in the model card of a folder or a model on the hub, if it states them."""
     from huggingface_hub import ModelCard
 
-    if not (path := find_hub_file(name, "README.md")):
-        return {}
     try:
-        data = ModelCard.load(path, ignore_metadata_errors=True).data
-    except Exception:  # it is damaged, which raises many types
+        path = find_hub_file(name, "README.md")
+        data = ModelCard.load(path, ignore_metadata_errors=True).data if path else None
+    except Exception:  # it is damaged, or the hub cannot be reached, which raises many types
         return {}
     values = {key: getattr(data, key, None) for key in ("license", "language")}
     return {key: value for key, value in values.items() if isinstance(value, str | list)}

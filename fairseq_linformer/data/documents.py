@@ -139,12 +139,12 @@ def _join_rows(name: str, rows: Iterable[dict[str, Any]], source: Source) -> Ite
     for number, row in enumerate(rows):
         check_columns(f"{name}, row {number + 1:,}", row, source.columns)
         text = "" if row[source.column] is None else row[source.column]
-        title = f"{row[source.title]}\n" if source.title is not None and row[source.title] else ""
-        if not isinstance(text, str) or not is_unicode(title + text):
-            raise ValueError(
-                f"{name}, row {number + 1:,} must have text in {source.column}, got {title + str(text)[:40]!r}"
-            )
-        text = title + text
+        title = row[source.title] if source.title is not None else None
+        for column, value in ((source.column, text), (source.title, str(title))):
+            if not isinstance(value, str) or not is_unicode(value):
+                raise ValueError(f"{name}, row {number + 1:,} must have text in {column}, got {str(value)[:40]!r}")
+        if title:
+            text = f"{title}\n{text}"
         key = number // source.rows if source.group is None else row[source.group]
         if texts and key != last_key:
             yield "\n".join(texts)

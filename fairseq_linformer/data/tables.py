@@ -263,12 +263,17 @@ def build_example(location: str, record: Record, texts: Sequence[str], label: st
         values.append(LINE_BREAKS.sub(" ", value).strip())
     if label is None:
         return Example(location, tuple(values))
-    value = record.get(label)
-    is_label = isinstance(value, str | int | float | Decimal) and value == value  # not NaN
-    name = LINE_BREAKS.sub(" ", str(value)).strip() if is_label else ""
+    name = read_label(record, label)
     if not name or not is_unicode(name):
         return Example(location, problem=f"no label in {label}")
     return Example(location, tuple(values), name)
+
+
+def read_label(record: dict[str, Any], column: str) -> str:
+    """The label of a record; empty if it has none."""
+    value = record.get(column)
+    is_label = isinstance(value, str | int | float | Decimal) and value == value  # not NaN
+    return LINE_BREAKS.sub(" ", str(value)).strip() if is_label else ""
 
 
 def is_unicode(text: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..data import tables
 from ..data.columns import Columns, choose_columns
-from ..data.tables import Example, build_example, decode_lines, find_format, open_file, open_table
+from ..data.tables import Example, build_example, decode_lines, find_format, open_file, open_table, read_label
 from .classifier import Classifier
 from .encoded_rows import EncodedExample, encode_examples
 
@@ -65,7 +65,7 @@ def read_examples(
         raise ValueError(f"{name} has no rows")
     texts, label = choose_columns(name, known, tuple(text_column), label_column, inputs, trained)
     for number, record in read([*texts, label] if label else texts):
-        is_labeled = label and isinstance(record, dict) and record.get(label) not in (None, "")
+        is_labeled = label and isinstance(record, dict) and read_label(record, label)
         row = build_example(f"{name}:{number}", record, texts, label if is_labeled else None)
         if row.problem:
             raise ValueError(str(row))

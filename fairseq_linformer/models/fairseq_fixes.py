@@ -266,8 +266,10 @@ def correlate_rows(correlate, preds, labels):
     return dict.fromkeys(("pearson", "spearmanr", "corr"), math.nan)
 
 
-# Several ranks validate regression and correlations: fairseq would sum the lists of predictions of all ranks.
-cast(Any, sentence_prediction.SentencePredictionCriterion).logging_outputs_can_be_summed = staticmethod(lambda: False)
+# Several ranks validate with correlations: fairseq would sum the lists of predictions of all ranks.
+cast(Any, sentence_prediction.SentencePredictionCriterion).logging_outputs_can_be_summed = lambda self: (
+    self.training or not self.keep_pred_and_targ
+)
 
 
 # Memory and precision
@@ -338,7 +340,7 @@ def clip_grad_norm_on_cpu(clip_grad_norm, self, max_norm, aggregate_norm_fn=None
 @_replaces(AMPOptimizer, "step")
 def step_unscaled_once(_, self):
     """``--amp`` on a GPU divides the gradients by the loss scale once: fairseq's clipping does so for PyTorch's
-    optimizer, and its step again for its own wrapper, so that Adam's epsilon counts for that times as much."""
+    optimizer, and its step again for its own wrapper, so that Adam's epsilon is in effect as many times as large."""
     self.scaler.step(self.optimizer)
     self.scaler.update()
 

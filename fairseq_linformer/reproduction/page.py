@@ -183,7 +183,7 @@ in brackets has the extremes of repeated measurements, or 95 % confidence where 
 
 | scale | what is measured |
 |---|---|
-| cpu | small models trained from scratch here, counts, and times on one or two cores |
+| cpu | small models trained from scratch here, counts, and times on two cores |
 | encoder | a pretrained encoder of 6 or 12 layers, and Linformers made from it, on a CPU |
 | gpu | times at base size on one H100; those of Speed have no rule |
 | paper | the paper's sizes, by Slurm |

@@ -172,7 +172,7 @@ def build_result(
     """Evaluate the best checkpoint of a trained run (the last one, if there is no development set or no best one)."""
     data, name = Path(job.data), f"{CHECKPOINTS}/{BEST}"
     # Without a best one, the correlation was not defined in any epoch: scores or predictions are constant.
-    if job.task.valid_is_test or not (training.folder / name).exists():
+    if job.task.valid_is_test or not (job.task.classes or (training.folder / name).exists()):
         name = f"{CHECKPOINTS}/{LAST}"
     copy_companions(data, training.folder / CHECKPOINTS)
     # A run trained on a cluster's GPU may be evaluated on a machine without one.

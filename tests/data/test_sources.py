@@ -115,7 +115,7 @@ def write_damaged(folder, name):
         ("none.jsonl", ", row 2 has no column text; choose from body"),
         ("number.jsonl", ", row 2 must have text in text, got '5'"),
         ("surrogate.jsonl", ", row 1 must have text in text, got "),
-        ("title.jsonl", ", row 1 must have text in text, got "),
+        ("title.jsonl", ", row 1 must have text in name, got "),
         ("blank.txt", " has no documents"),
         ("x.md", ": unknown suffix.*format="),
     ],

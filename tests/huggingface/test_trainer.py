@@ -101,15 +101,19 @@ def test_a_regression_that_became_a_classifier_is_imported(masked_lm_folder, tmp
     model = AutoModelForSequenceClassification.from_pretrained(masked_lm_folder, id2label={0: "cat", 1: "dog"})
     score = {"_name": "sentence_prediction", "regression_target": True}
     cfg = model.config.fairseq["cfg"] | {"task": {**score, "num_classes": 1}, "criterion": score}
-    model.config.fairseq = {"cfg": cfg}
+    model.config.fairseq, model.config.problem_type = {"cfg": cfg}, "single_label_classification"
     model.save_pretrained(tmp_path / "saved")
     convert(tmp_path / "saved", tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
     assert FairseqClassifier(tmp_path / "back/model.pt").names == ["cat", "dog"]
     assert not fairseq_commands.load(tmp_path / "back", "model.pt")["cfg"]["criterion"]["regression_target"]
-    model.config.problem_type = "multi_label_classification"
-    model.save_pretrained(tmp_path / "several")
-    with pytest.raises(ValueError, match="problem_type in config.json must not be multi_label_classification"):
-        convert(tmp_path / "several", tmp_path / "none")
+    for kind, message in (
+        ("multi_label_classification", "problem_type in config.json must not be multi_label_classification"),
+        ("regression", "a regression in config.json must have one label"),
+    ):
+        model.config.problem_type = kind
+        model.save_pretrained(tmp_path / kind)
+        with pytest.raises(ValueError, match=message):
+            convert(tmp_path / kind, tmp_path / "none")
 
 
 def test_tokens_that_were_added_keep_their_embeddings(masked_lm_folder, tmp_path):
@@ -126,6 +130,8 @@ def test_tokens_that_were_added_keep_their_embeddings(masked_lm_folder, tmp_path
     own = tokenizer.convert_tokens_to_ids(symbols)
     assert own[-3:] == [len(tokenizer) - 2, len(tokenizer) - 1, len(tokenizer) - 3]
     assert embeddings.equal(model.get_input_embeddings().weight[own])
+    with pytest.raises(ValueError, match="tokenizer.json has tokens after <mask>, which dict.txt cannot have"):
+        convert(tmp_path / "saved", tmp_path / "again", dictionary=tmp_path / "back/dict.txt")
 
 
 def test_checkpointing_recomputes_layers_while_it_is_enabled():

@@ -109,12 +109,16 @@ def test_half_precision_keeps_what_a_slow_matrix_learned(dtype, most):
     assert torch.equal(E.delta.grad, torch.ones_like(E.delta))
 
 
-def test_half_precision_has_finite_scales_where_a_window_barely_reaches():
-    """One sentence of each length in a batch: of some, a single token is at the tail of a window."""
-    E = build_projection(LinformerConfig(10, 512, 2, layers=1, attention_heads=2, embed_dim=8)).half()
+@pytest.mark.parametrize("n, k", [(512, 2), (728, 4)])
+def test_half_precision_has_finite_scales_where_a_window_barely_reaches(n, k):
+    """One sentence of each length in a batch: of some, a single token is at the tail of a window, or beside it. Then
+    the window is masked, and has no scale."""
+    E = build_projection(LinformerConfig(10, n, k, layers=1, attention_heads=2, embed_dim=8)).half()
     assert E.layout.overlaps
-    padding_mask = torch.ones(512, 512, dtype=torch.bool).triu(1)
-    assert E.row_scale(torch.zeros(512, 512, 8).half(), padding_mask).isfinite().all()
+    padding_mask = torch.ones(n, n, dtype=torch.bool).triu(1)
+    scale = E.row_scale(torch.zeros(n, n, 8).half(), padding_mask)
+    assert scale.isfinite().all()
+    assert scale[E.layout.windows.counts(n, padding_mask) == 0].eq(1).all()
 
 
 def test_the_authors_matrix_is_all_delta():

@@ -4,8 +4,9 @@ Each holds if each measured ratio is within its limit in every round, and does n
 round; rounds are interleaved. **training**: a pretraining step, k = 256, layerwise, is as fast as the authors' at n =
 1,024, 2,048 and 4,096, 1.12 times as fast at 512, and takes at most 0.75 times their activation memory at 4,096; a
 finetuning step is 2.4 times as fast as theirs with 32 tokens, as fast with 64, 1.2 times with 128, and with 32 at least
-1 / 1.1 times as fast as RoBERTa's. **finetuning**: a whole process on SST-2 is twice as fast as the authors', and 0.85
-times as fast as RoBERTa's; its n = 512 is the limit of positions, and its sentences are short. **inference**: at n =
+1 / 1.1 times as fast as RoBERTa's. **finetuning**: ``fairseq-train`` on SST-2, the last three of six updates, is twice
+as fast as the authors', and 0.85 times as fast as RoBERTa's; its n = 512 is the limit of positions, and its sentences
+are short. **inference**: at n =
 16,384, k = 256, 5.3 times as fast as RoBERTa's with SDPA. In training fairseq's RoBERTa materializes its attention
 weights; SDPA is compared in training on a GPU alone. With fewer tokens than k the code is compared, not equation (7): a
 Transformer in this code was not timed there.

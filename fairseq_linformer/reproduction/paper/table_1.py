@@ -149,10 +149,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
             text = "-" if ours is None else f"n^{ours.value:.2f} [{ours.low:.2f}, {ours.high:.2f}]"
             cells.append([family, *paper_numbers.TABLE_1[family], model, text])
     columns = ["family", "per layer (paper)", "sequential (paper)", "model", "time of a layer"]
-    title = (
-        "Complexity as printed, and the exponent of n in the measured time (a recurrent model's grows because fewer "
-        "and longer sentences take more sequential steps)"
-    )
+    title = "Complexity as printed, and the exponent of n in the measured time"
     counts = rows.select("operations_per_token")
     return [Table(title, columns, cells), *pivot("Operations per token", counts, "n", "model")]
 

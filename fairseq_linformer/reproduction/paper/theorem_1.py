@@ -17,7 +17,8 @@ interval.
 for a kind of head if at each n and eps with k below n the share of columns w of V with ||P~ w - P w|| <= eps ||P w|| is
 at least the probability that the proof gives there; does not hold if it is below by more than its 95 % interval
 (Wilson, over columns) in one; not enough evidence if it is below within the interval. Neighbor heads are built to fail:
-all n singular values of P are nearly equal, so the relative error is about sqrt(1 - k / n).
+all n singular values of P are nearly equal, so the relative error is about sqrt(1 - k / n). (Both kinds were one claim
+when this was measured, which did not hold.)
 """
 
 import itertools
