@@ -87,7 +87,7 @@ class LinearProjection(LearnedProjection):
             # (B or 1, k'): the share of the weights on real tokens
             share = weights.sum(1)[None] if padding_mask is None else (~padding_mask).to(x.dtype) @ weights.T
             is_masked = windows.counts(n, padding_mask, x.device) == 0  # tokens beside a window have a share in it, too
-            scale = (1 / share.masked_fill(is_masked, 1)).clamp(max=torch.finfo(x.dtype).max).unsqueeze(-1)
+            scale = (1 / share.masked_fill(is_masked, 1)).clamp(max=torch.finfo(share.dtype).max).unsqueeze(-1)
         else:
             counts = windows.counts(n, padding_mask, x.device)  # (B or 1, k')
             sizes = windows.edges(x.device).diff()[: counts.size(1)]
