@@ -29,12 +29,13 @@ from .files import (
     read_checkpoint,
     read_files,
     resolve_model,
+    write_files,
 )
 from .huggingface_state import LM_HEAD, rename_to_transformers
 from .identify import Kind, identify
 from .model_card import write_card
 from .provenance import NEW_LM_HEAD, collect_provenance, read_origins
-from .sentence_transformers import ENCODER, describe_modules, find_length, set_length, set_pooling, write_modules
+from .sentence_transformers import ENCODER, describe_modules, find_length, set_length, set_pooling
 from .to_linformer import from_authors
 from .transformers_loading import WEIGHTS
 from .transformers_tokenizer import find_tokenizer
@@ -98,7 +99,7 @@ def export_checkpoint(
             for file, path in files.items():  # a fast tokenizer does not save what fairseq reads
                 if file != TOKENIZER_JSON:
                     shutil.copyfile(path, folder / file)
-        write_modules(folder, modules)
+        write_files(folder, modules)
         write_card(folder, config, vectors=describe_modules(modules), license=license)
 
 

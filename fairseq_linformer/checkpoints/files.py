@@ -55,7 +55,7 @@ def read_checkpoint(path) -> dict[str, Any]:
     return checkpoint
 
 
-def training_seconds(path, start=None) -> float:
+def training_seconds(path, start) -> float:
     """Seconds of training up to a checkpoint, over all attempts.
 
     Args:
@@ -152,6 +152,11 @@ def replace_model(checkpoint: dict[str, Any], model: dict[str, Tensor], options:
 def write_model(folder: Path, checkpoint: dict[str, Any], files: Files) -> None:
     """Write ``model.pt`` and the files that belong next to it to a folder."""
     write_checkpoint(checkpoint, folder / MODEL)
+    write_files(folder, files)
+
+
+def write_files(folder: Path, files: Files) -> None:
+    """Write files to a folder and its subfolders."""
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

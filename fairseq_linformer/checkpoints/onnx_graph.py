@@ -28,28 +28,17 @@ INPUTS, OUTPUT = ("input_ids", "attention_mask"), "logits"
 _export_settings: Any = _config
 
 
-def output_of(is_classifier: bool, pooling: Pooling | None) -> tuple[str, tuple[str, ...]]:
-    """Name of a graph's output, and names of its dimensions.
-
-    Args:
-        is_classifier: whether the head is a classifier, not a masked language model.
-        pooling: the features of each token (``none``), of the first one (``cls``), or their mean over all tokens
-            (``mean``); None for the logits of the head.
-    """
-    if pooling is None:
-        return OUTPUT, ("batch", "classes") if is_classifier else ("batch", "length", "vocabulary")
-    if pooling.mode == "none":
-        return "last_hidden_state", ("batch", "length", "width")
-    return "sentence_embedding", ("batch", "width")
-
-
 class OnnxModel(nn.Module):
     """A model with the inputs and the output of the graph.
 
     Args:
         model: modified in place: E and F become plain matrices with N columns.
         max_positions: N.
-        pooling: as for ``output_of``.
+        pooling: the features of each token (``none``), of the first one (``cls``), or their mean over all tokens
+            (``mean``); None for the logits of the head.
+
+    Attributes:
+        output: name of the output, and names of its dimensions.
     """
 
     def __init__(self, model: LinformerPreTrainedModel, max_positions: int, pooling: Pooling | None):
@@ -57,8 +46,12 @@ class OnnxModel(nn.Module):
         self.encoder, self.mode = model.base_model.encoder, pooling.mode if pooling else None
         self.normalize = pooling is not None and pooling.normalize
         self.is_classifier = hasattr(model, "classifier")
+        self.output: tuple[str, tuple[str, ...]] = "sentence_embedding", ("batch", "width")
         if pooling is None:
             self.head: nn.Module = model.classifier if self.is_classifier else model.lm_head
+            self.output = OUTPUT, ("batch", "classes") if self.is_classifier else ("batch", "length", "vocabulary")
+        elif pooling.mode == "none":
+            self.output = "last_hidden_state", ("batch", "length", "width")
         embeddings = self.encoder.embed_positions
         rows = max_positions + self.encoder.config.padding_idx + 1
         embeddings.weight = nn.Parameter(embeddings.weight[:rows].detach().clone())
@@ -107,7 +100,7 @@ def write_graph(
     Args:
         model: modified, see ``OnnxModel``.
         max_positions: N.
-        pooling: as for ``output_of``.
+        pooling: as for ``OnnxModel``.
         int8: quantize the graph, see ``onnx_int8.py``.
     """
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass, DeduplicateInitializersPass
@@ -115,7 +108,7 @@ def write_graph(
     from .onnx_int8 import quantize_
 
     wrapped = OnnxModel(model.eval(), max_positions, pooling)
-    output, output_sizes = output_of(wrapped.is_classifier, pooling)
+    output, output_sizes = wrapped.output
     # Two different sizes that are not special, so that no size is taken for another, or for 1.
     batch, length = 3, max(2, min(max_positions, 37))
     example = torch.full((batch, length), wrapped.encoder.config.padding_idx + 1)

@@ -10,7 +10,6 @@ An exported folder has these files, and next to a fairseq checkpoint they are in
 
 import json
 import re
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..files import read_json
@@ -115,14 +114,6 @@ def describe_modules(files: Files) -> str | None:
     pooling = find_pooling(files)
     kinds = [kind for kind, _ in _list_modules(_read(files, MODULES))][1:]
     return str(pooling) if pooling else ", ".join(kinds) or None
-
-
-def write_modules(folder: Path, files: Files) -> None:
-    """Write the files, and the folders of modules without files."""
-    for _, path in _list_modules(_read(files, MODULES)):
-        (folder / path).mkdir(exist_ok=True)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
 
 
 def _read(files: Files, name: str) -> Any:

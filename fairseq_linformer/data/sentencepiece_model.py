@@ -68,7 +68,8 @@ def prepare_sentencepiece(out: Path, sources: Sequence[str], vocab_size: int, fo
     described = [describe_source(source) for source in located]
     with new_folder(out) as folder:
         (folder / TRAINED_MODEL).write_bytes(model)
-        write_dictionary(model, folder / DICTIONARY)
+        # All counts are equal, because fairseq sorts by them.
+        write_lines(folder / DICTIONARY, (f"{piece} 1" for piece in list_pieces(model)))
         write_manifest(folder, {"options": options, "sources": described, "sample": {"bytes": num_bytes}})
     return f"{out}/{TRAINED_MODEL}: {vocab_size} pieces, trained on {num_bytes / 1e6:.1f} MB"
 
@@ -113,8 +114,3 @@ def train_model(lines: Iterator[str], vocab_size: int, fold_case: bool = False) 
         sentence = first_line(str(error).split("] ")[-1]).removeprefix("INTERNAL: ")
         raise ValueError(sentence or "sentencepiece failed") from None
     return model.getvalue()
-
-
-def write_dictionary(content: bytes, path: Path) -> None:
-    """Write the ``dict.txt`` of a model. All counts are equal, because fairseq sorts by them."""
-    write_lines(path, (f"{piece} 1" for piece in list_pieces(content)))

@@ -196,13 +196,15 @@ class LinformerModel(LinformerPreTrainedModel):
         is_padded = True if torch.compiler.is_exporting() else None
         features, states = self.encoder(tokens, read, needs_hiddens, inputs_embeds, padding, is_padded)
         weights = self._attention_weights(states, padding) if wants_weights else []
-        first = features[:, :1]
+        if first_only:
+            features = features[:, :1]
+        elif back is not None:
+            features = gather_positions(features, back)
         if back is not None:
-            features = features if first_only else gather_positions(features, back)
             states = states and [gather_positions(state, back) for state in states]
             weights = [each.gather(2, back[:, None, :, None].expand_as(each)) for each in weights]
         return BaseModelOutput(
-            last_hidden_state=first if first_only else features,
+            last_hidden_state=features,
             hidden_states=tuple(states) if wants_hiddens else None,
             attentions=tuple(weights) if wants_weights else None,
         )

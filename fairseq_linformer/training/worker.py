@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
@@ -63,7 +64,7 @@ def main(run: str) -> int:
             if rank == 0:  # the others wait for it in the initialization of the process group
                 print("\n".join(restore_last(folder / CHECKPOINTS)))
                 record_attempt(folder, world_size)
-            _configure_log(*([folder / LOGS / LOG] if rank == 0 else []))
+            _configure_log([folder / LOGS / LOG] if rank == 0 else [])
             os.chdir(folder)
             stop_after_update(request)
             status = _train(cfg, f"rank {rank} of {world_size}")
@@ -117,7 +118,7 @@ def _train(cfg: Any, rank: str) -> int:
     return 0
 
 
-def _configure_log(*files: Path) -> None:
+def _configure_log(files: Sequence[Path]) -> None:
     """Log as fairseq does to standard output, and append to files."""
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), *map(logging.FileHandler, files)]
     line = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"

@@ -158,7 +158,7 @@ def train_sentencepiece(folder: Path, **options) -> Path:
             **{"model_type": "bpe", "vocab_size": 60, **options},
         )
     model = (folder / "sentencepiece.bpe.model").read_bytes()
-    sentencepiece_model.write_dictionary(model, folder / "dict.txt")
+    (folder / "dict.txt").write_text("".join(f"{piece} 1\n" for piece in sentencepiece_model.list_pieces(model)))
     return folder / "model.pt"
 
 

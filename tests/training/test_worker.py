@@ -25,7 +25,7 @@ def run(monkeypatch, mlm_data, tmp_path):
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(worker.StopRequest, "listen", lambda self: None)
-    monkeypatch.setattr(worker, "_configure_log", lambda *files: None)
+    monkeypatch.setattr(worker, "_configure_log", lambda files: None)
     monkeypatch.setattr(worker, "stop_after_update", lambda request: None)
     monkeypatch.setattr(worker, "_train", lambda cfg, rank: 0)
 
