@@ -84,10 +84,12 @@ class LinearProjection(LearnedProjection):
             # In an exported graph the whole matrix is a constant, and only slices depend on n.
             whole = windows.triangle(x.device, None if torch.compiler.is_exporting() else n).to(x.dtype)
             weights = whole[: self.num_reached(n), :n]  # (k', n)
-            # (B or 1, k'): the share of the weights on real tokens
-            share = weights.sum(1)[None] if padding_mask is None else (~padding_mask).to(x.dtype) @ weights.T
-            is_masked = windows.counts(n, padding_mask, x.device) == 0  # tokens beside a window have a share in it, too
-            scale = (1 / share.masked_fill(is_masked, 1)).clamp(max=torch.finfo(share.dtype).max).unsqueeze(-1)
+            share = weights.sum(1)[None]  # (B or 1, k'): that of the weights on real tokens
+            if padding_mask is not None:
+                share = (~padding_mask).to(x.dtype) @ weights.T
+                # A window without real tokens is masked; those beside it have a share in it, too.
+                share = share.masked_fill(windows.counts(n, padding_mask, x.device) == 0, 1)
+            scale = (1 / share).clamp(max=torch.finfo(share.dtype).max).unsqueeze(-1)
         else:
             counts = windows.counts(n, padding_mask, x.device)  # (B or 1, k')
             sizes = windows.edges(x.device).diff()[: counts.size(1)]
