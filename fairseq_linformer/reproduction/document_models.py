@@ -3,6 +3,7 @@
 n tokens of a document; pieces of p tokens, the longest input of the encoder
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -63,18 +64,15 @@ class Reader:
 
 
 def write_reader(reader: Reader, encoder: Path, folder: Path) -> Path:
-    """The checkpoint of a reader made from an encoder, without training; written unless it exists."""
-    path = folder / f"{reader.name}.pt"
-    if not path.exists():
-        checkpoint = read_checkpoint(encoder)
-        if reader.layers:
-            checkpoint = keep_layers(checkpoint, reader.layers)
-        if reader.model.k is not None:
-            checkpoint = to_linformer(checkpoint, **reader.model.options)
-        elif reader.model.n > max_positions(upgrade_names(checkpoint["model"])):
-            checkpoint = resize(checkpoint, reader.model.n)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_checkpoint(checkpoint, path)
+    """Write the checkpoint of a reader made from an encoder, without training, and return its path."""
+    path, checkpoint = folder / f"{reader.name}.pt", read_checkpoint(encoder)
+    if reader.layers:
+        checkpoint = keep_layers(checkpoint, reader.layers)
+    if reader.model.k is not None:
+        checkpoint = to_linformer(checkpoint, **reader.model.options)
+    elif reader.model.n > max_positions(upgrade_names(checkpoint["model"])):
+        checkpoint = resize(checkpoint, reader.model.n)
+    write_checkpoint(checkpoint, path)
     return path
 
 
@@ -181,6 +179,8 @@ def truncate_ids(ids: Sequence[int], reader: Reader) -> list[int]:
 
 
 def cut_ids(ids: Sequence[int], reader: Reader) -> list[list[int]]:
-    """The pieces ``<s> ... </s>`` of a document ``<s> ... </s>``."""
-    width, inner = reader.model.n - 2, ids[1:-1]
-    return [[ids[0], *inner[start : start + width], ids[-1]] for start in range(0, len(inner), width)]
+    """The pieces ``<s> ... </s>`` of a document ``<s> ... </s>``: as few as possible, and of equal lengths, since each
+    has the same weight in a mean."""
+    inner = np.array(ids[1:-1])
+    parts = np.array_split(inner, math.ceil(len(inner) / (reader.model.n - 2)))
+    return [[ids[0], *part.tolist(), ids[-1]] for part in parts]

@@ -213,21 +213,25 @@ rule(
 # Figures
 
 
-def heads(*layers):
+def heads(*layers, source="m"):
     """The share of each head, by layer."""
     for layer, values in enumerate(layers, 1):
         for head, value in enumerate(values, 1):
-            yield Row(metric="cumulative_share", value=value, source="m", layer=layer, head=head)
+            yield Row(metric="cumulative_share", value=value, source=source, layer=layer, head=head)
+
+
+shuffled = list(heads(*3 * [[0.8]], *3 * [[0.81]], source=f"m, {figure_1.SHUFFLED}"))
 
 
 rule(figure_1, "tail", (HOLDS, heads([0.9, 0.75])), (UNDECIDED, heads([0.9, 0.5])), (FAILS, heads([0.9, 0.499])))
 rule(
     figure_1,
     "layers",
-    (HOLDS, heads(*3 * [[0.8]], *3 * [[0.81]])),
-    (FAILS, heads(*6 * [[0.8]])),
-    (UNDECIDED, heads(*2 * [[0.8]], *2 * [[0.81]])),
-    (HOLDS, heads(*3 * [[0.8]], [0.1], *3 * [[0.81]])),
+    (HOLDS, [*heads(*3 * [[0.8]], *3 * [[0.82]]), *shuffled]),
+    (FAILS, [*heads(*3 * [[0.8]], *3 * [[0.805]]), *shuffled]),
+    (UNDECIDED, heads(*3 * [[0.8]], *3 * [[0.82]])),
+    (UNDECIDED, [*heads(*2 * [[0.8]], *2 * [[0.82]]), *shuffled]),
+    (HOLDS, [*heads(*3 * [[0.8]], [0.1], *3 * [[0.82]]), *shuffled]),
 )
 
 
@@ -346,7 +350,9 @@ rule(
     "quarter",
     (HOLDS, curves()),
     (FAILS, curves(0.899)),
+    (FAILS, curves(control=0.9)),
     (UNDECIDED, curves(missing=32)),
+    (UNDECIDED, curves(missing=CONTROL_K)),
     part="curve all",
     **ON,
 )
@@ -389,12 +395,11 @@ def recalled_from(is_normal: bool, **changed: float) -> list[Row]:
     ]
 
 
-for claim, is_normal in (("k", False), ("k (normal start)", True)):
+for claim, is_normal in (("E and F", False), ("E and F (normal start)", True)):
     rule(
         recall,
         claim,
-        (HOLDS, recalled_from(is_normal, large=0.491)),
-        (FAILS, recalled_from(is_normal, large=0.48)),
+        (HOLDS, recalled_from(is_normal, large=0.126)),
         (FAILS, recalled_from(is_normal, small=0.125, large=0.125)),
         (HOLDS, recalled_from(not is_normal, small=0.125, large=0.125)),
         (UNDECIDED, recalled(full=0.94)),

@@ -7,18 +7,21 @@ paper's.
 **Tail.** Holds if in each head, as the paper says, the first quarter of the singular values has at least 0.75 of their
 sum (a quarter if all are equal); does not hold if it has less than 0.5 in one. So a single head decides, not the mean.
 
-**Layers.** Holds if the first quarter of the singular values has a larger share of their sum in the upper half of the
-layers than in the lower half, means over layers and heads, for each model and text; does not hold if it has not for
-one; not enough evidence with fewer than 6 layers. Encoders with random weights were not measured.
+**Layers.** In the upper half of the layers the first quarter of the singular values has a larger share of their sum
+than in the lower half, means over layers and heads. Holds if the difference is larger, for each model and text, than
+that of the same model with shuffled weights, on a fifth of the blocks of the first text; does not hold if it is not for
+one; not enough evidence with fewer than 6 layers. Shuffled are the values within each matrix, so that their sizes stay.
+(Before 2026-11-30 the rule had no control, and held.)
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, mean
-from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
 from ...analysis.loading import load_model
 from ...analysis.sentences import Sentences
@@ -30,7 +33,8 @@ from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
 SAYS = "singular values of attention have a long tail, more so in higher layers"
-PARTS: Parts = {scale: {"encoder": ("encoder", "source")} for scale in ("smoke", "encoder")}
+SHUFFLED = "shuffled weights"
+PARTS: Parts = {scale: dict.fromkeys(("encoder", SHUFFLED), ("encoder", "source")) for scale in ("smoke", "encoder")}
 TAIL, NO_TAIL = 0.75, 0.5
 MIN_LAYERS = 6
 SIZES = {"smoke": (16, 2), "encoder": (512, 50)}
@@ -41,20 +45,29 @@ def run(inputs: Inputs) -> Result:
     """An encoder of ``transformers`` on each source: plain text is split every n tokens; of JSON lines and parquet each
     row is a sentence, and those shorter than n are skipped."""
     n, number = SIZES[inputs.scale]
-    name, model = Path(inputs.encoder).name.lower(), load_model(inputs.encoder)
+    name, model = Path(inputs.encoder).name, load_model(inputs.encoder)
     if model.n < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")
     texts = [Sentences(source, model, n) for source in inputs.source]
-    spectra = {f"{name}, {text.name}": measure_spectrum(model, text, number, n, text.name) for text in texts}
+    names = [text.name for text in texts]
+    if inputs.part == SHUFFLED:
+        shuffle(model.module)
+        texts, names, number = texts[:1], [SHUFFLED], max(1, number // 5)
+    spectra = {
+        f"{name}, {each}": measure_spectrum(model, text, number, n, text.name) for each, text in zip(names, texts)
+    }
     sums = [[file["sha256"][:12] for file in describe_source(text.source)["files"]] for text in texts]
     data = "sha256: " + ", ".join(" ".join([text.name, *each]) for text, each in zip(texts, sums))
-    return replace(inputs, part=f"encoder {name}").result(rows_of(spectra), data, facts_of(spectra))
+    return replace(inputs, part=f"{inputs.part} {name.lower()}").result(rows_of(spectra), data)
 
 
-def facts_of(spectra: Mapping[str, Spectrum]) -> dict[str, Any]:
-    """The configuration of a result."""
-    facts = {name: {"n": each.n, "index": each.index, "sentences": each.sentences} for name, each in spectra.items()}
-    return {"sources": facts}
+@torch.no_grad()
+def shuffle(module: nn.Module) -> None:
+    """Shuffle the values within each matrix of a model."""
+    generator = torch.Generator().manual_seed(1)
+    for weight in module.parameters():
+        if weight.dim() > 1:
+            weight.copy_(weight.flatten()[torch.randperm(weight.numel(), generator=generator)].view_as(weight))
 
 
 def rows_of(spectra: Mapping[str, Spectrum]) -> list[Row]:
@@ -91,25 +104,30 @@ def tail_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
 
 
 def layer_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
-    """The upper half of the layers against the lower one; of an odd number the middle layer is in neither."""
-    checks = []
+    """The upper half of the layers minus the lower one; of an odd number the middle layer is in neither."""
+    gains, numbers = {}, {}
     for source in dict.fromkeys(source for source, _ in shares):
         layers = sorted(layer for each, layer in shares if each == source)
-        half = max(1, len(layers) // 2)
+        half, numbers[source] = max(1, len(layers) // 2), len(layers)
         lower, upper = (mean(mean(shares[source, i]) for i in some) for some in (layers[:half], layers[-half:]))
-        text = f"{source}: {lower:.2f} in the lower half of {len(layers)} layers, {upper:.2f} in the upper"
-        if len(layers) < MIN_LAYERS:
-            checks.append(Check(UNDECIDED, f"{text}; needs {MIN_LAYERS} layers"))
+        gains[source] = upper - lower
+    checks = []
+    for source in (source for source in gains if not source.endswith(SHUFFLED)):
+        text = f"{source}: {gains[source]:.3f} more in the upper half of {numbers[source]} layers"
+        control = gains.get(f"{source.partition(', ')[0]}, {SHUFFLED}")
+        if numbers[source] < MIN_LAYERS or control is None:
+            checks.append(Check(UNDECIDED, f"{text}; needs {MIN_LAYERS} layers, and the model with {SHUFFLED}"))
         else:
-            checks.append(decide(upper > lower, f"{text}; needs more in the upper"))
+            checks.append(decide(gains[source] > control, f"{text}; needs > {control:.3f} ({SHUFFLED})"))
     return checks
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     shares = shares_by_layer(results)
+    measured = {(source, layer): values for (source, layer), values in shares.items() if not source.endswith(SHUFFLED)}
     tail = "The singular values of attention have a long tail (by our limit), in each layer and head."
-    layers = "The singular values of higher layers are more skewed than those of lower ones."
-    return [Verdict("tail", tail, tail_checks(shares)), Verdict("layers", layers, layer_checks(shares))]
+    layers = "The singular values of higher layers are more skewed than those of lower ones, by more than by chance."
+    return [Verdict("tail", tail, tail_checks(measured)), Verdict("layers", layers, layer_checks(shares))]
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
@@ -127,8 +145,9 @@ def chart(results: Sequence[Result]) -> list[Panel]:
     """The cumulative shares by layer, of the first text of each model."""
     panels = []
     for result in results:
-        source = next(iter(result.configuration["sources"]))
-        curves = result.rows.select("cumulative_share_curve", source=source)
+        curves = result.rows.select("cumulative_share_curve")
+        source = curves[0].source
+        curves = curves.select("cumulative_share_curve", source=source)
         every = max(1, len(curves) // 6)
         lines = {f"layer {row.layer}": [row.points] for row in curves[::every]}
         x = "index of the singular value, largest first"
