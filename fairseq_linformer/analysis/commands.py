@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import check_new_folder, open_atomic, write_json
+from ..files import INPUTS, check_new_folder, claim, open_atomic, write_json
 from .attention_model import AttentionModel
 from .figures import draw_spectra
 from .sentences import Sentences
@@ -18,10 +18,15 @@ SHARES = (0.8, 0.9, 0.95)
 
 def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: int, out: Path) -> list[Spectrum]:
     """Measure the spectrum on ``number`` sentences of each text, and write the figure, its numbers and all curves to
-    ``out``, a new or empty folder, or that of an interrupted run, which is resumed."""
-    if not list(out.glob(STATE.format("*"))):
+    ``out``, a new or empty folder, or that of an interrupted run with the same inputs, which is resumed."""
+    if not (out / INPUTS).exists():
         check_new_folder(out)
-    out.mkdir(parents=True, exist_ok=True)
+    inputs = {
+        "CHECKPOINT": model.name,
+        "--num-sentences": number,
+        "texts": [[*map(str, text.source.files), text.break_mode, text.n] for text in texts],
+    }
+    claim(out, inputs)
     states = [out / STATE.format(i) for i in range(len(texts))]
     spectra = [measure_spectrum(model, text, number, text.n, text.name, state) for text, state in zip(texts, states)]
     draw_spectra(out / "spectrum.png", spectra)
@@ -44,8 +49,8 @@ def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: 
             for spectrum, text in zip(spectra, texts)
         ],
     )
-    for state in states:
-        state.unlink(missing_ok=True)
+    for temporary in (*states, out / INPUTS):
+        temporary.unlink(missing_ok=True)
     return spectra
 
 

@@ -81,15 +81,13 @@ def measure_spectrum(
 
     Args:
         text: its name.
-        state: file of the sums so far, written every 30 seconds; a rerun with a model and text of these names, and
-            the same n, resumes from it.
+        state: file of the sums so far, written every 30 seconds, from which a rerun with the same inputs resumes.
     """
     path = Path(model.name)
     # A checkpoint with its folder, since file names repeat.
     model_name = "/".join(path.absolute().parts[-2:]) if path.is_file() else path.name
     name, saved = f"{model_name} on {text}", time.monotonic()
-    key = f"{model.name}, {text}, {n}"
-    sums, done = _read_state(state, key)
+    sums, done = _read_state(state)
     with progress_bar("spectrum", number, "sentence", initial=done) as progress:
         for sentence in islice(sentences, done, number):
             curves = [cumulative_shares(maps)[0].cpu() for maps in model.read_maps(torch.tensor([sentence]))]
@@ -99,7 +97,7 @@ def measure_spectrum(
             progress.update(1)
             if state is not None and time.monotonic() - saved > _SAVE_INTERVAL:
                 with open_atomic(state, "wb") as file:
-                    np.savez(file, key=np.array(key), sums=sums, done=np.array(done))
+                    np.savez(file, sums=sums, done=np.array(done))
                 saved = time.monotonic()
     if not done:
         raise ValueError(f"{text} has no sentence of {n} tokens; use more text, or fewer tokens per sentence")
@@ -108,9 +106,8 @@ def measure_spectrum(
     return Spectrum(name, n, done, sums / done)
 
 
-def _read_state(path: Path | None, key: str) -> tuple[np.ndarray, int]:
+def _read_state(path: Path | None) -> tuple[np.ndarray, int]:
     if path is not None and path.exists():
         with np.load(path) as state:
-            if str(state["key"]) == key:
-                return state["sums"], int(state["done"])
+            return state["sums"], int(state["done"])
     return np.zeros(()), 0

@@ -6,7 +6,7 @@ fairseq-linformer benchmark inference
 import argparse
 from pathlib import Path
 
-from ..benchmark.rows import FAIRSEQ_MODELS, HEAD_DIM, MODELS, TRAINABLE
+from ..benchmark.rows import FAIRSEQ_MODELS, HEAD_DIM, LINFORMERS, MODELS, TRAINABLE
 from .parsers import Parser, add_command, positive, usable_device
 
 LINFORMER_AND_TRANSFORMER = ("linformer", "transformer-eager", "transformer-sdpa")
@@ -89,7 +89,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError(f"--encoder-embed-dim must be a multiple of {HEAD_DIM}, got {options.encoder_embed_dim}")
     if n is not None and longest > n:
         raise ValueError(f"--lengths must be at most --max-positions ({n}), got {longest}")
-    if k >= (n or longest):
+    if k >= (n or longest) and {*options.models} & {*LINFORMERS}:
         raise ValueError(f"--projected-dim must be less than n ({n or longest}), got {k}")
     if options.kind == "processes" and options.device == "cpu" and options.dtype != "fp32":
         raise ValueError(f"--dtype must be fp32 on a CPU, where fairseq does not train in {options.dtype}")

@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("recipe", recipe).add_argument
     rates = "peak learning rate (default: RoBERTa's 1e-5, more for a width below 768)"
     add("--lr", type=_list_of(float), metavar="LR,...", help=rates)
-    add("--batch-size", type=_list_of(positive), metavar="B,...", help="sentences per update (default: 32)")
+    add("--batch-size", type=_list_of(positive), metavar="B,...", help="sentences per batch (default: 32)")
     add("--seed", type=_list_of(int), metavar="S,...", help="seed of head, dropout and shuffling (default: 1)")
     add("--max-epoch", type=positive, default=10, metavar="E", help="number of epochs")
     add("--from-scratch", action="store_true", help="train the same model without pretrained weights")
@@ -83,6 +83,8 @@ def _build_job(options: argparse.Namespace) -> tuple[Any, str]:
     checkpoint.check_kind(Kind.FAIRSEQ, Kind.TRANSFORMERS)
     recipes = choose_recipes(checkpoint, **take(given, choose_recipes))
     task, source, label, data = open_task(given.pop("task"), given.pop("source", None), take(given, open_own))
+    if data and "data" in given:
+        raise ValueError(f"--data has no effect on {data}, which is prepared; for other data pass a task or your files")
     own_label = default_name(label, checkpoint.path)
     suffix = "-from-scratch" * ("from_scratch" in given) + "-grid" * ("grid" in options or len(recipes) > 1)
     name = given.pop("name", "") or f"finetune/{own_label}{suffix}"

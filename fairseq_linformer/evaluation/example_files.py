@@ -30,7 +30,7 @@ def read_file(
     """
     if path != STDIN and not Path(path).is_file():
         raise ValueError(f"{path} must be a file, or a folder that `prepare` wrote for a task")
-    inputs = classifier.num_inputs if truncated else 1
+    inputs = classifier.num_inputs or (None if truncated else 1)
     examples = read_examples(path, format, text_column, label_column, inputs, classifier.columns)
     return None, encode_examples(classifier, examples, truncated=truncated)
 

@@ -86,8 +86,10 @@ class LinformerPreTrainedModel(PreTrainedModel):
             return  # the constructor is still running
         self._freeze()
         missing = {
-            name: tensor
-            for name, tensor in [*self.named_parameters(), *self.named_buffers()]
+            f"{prefix}.{name}": tensor
+            for prefix, module in self.named_modules()
+            if not getattr(module, "_is_hf_initialized", False)  # as quantizers mark the layers that they have loaded
+            for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
             if not getattr(tensor, "_is_hf_initialized", False)
         }
         if missing:

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor, nn
 
 from ..modules import LinformerEncoder
-from ..modules.projection import count_matrices
+from ..modules.projection import learned_projections
 from . import authors_plugin
 from .hub_bpe import HubTokenizerMixin
 from .options import (
@@ -234,7 +234,7 @@ def _log_shape(args: Namespace, encoder: nn.Module) -> None:
         args.projected_dim,
         args.projection,
         args.sharing,
-        count_matrices(encoder),
+        sum(each.heads or 1 for each in learned_projections(encoder)),
         "fused layer norm" if has_fused_layernorm else "not importable",
     )
 

@@ -4,6 +4,7 @@ B sentences, n positions, m positions whose output is needed, d width
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,16 +26,17 @@ LayerNormFactory = Callable[[int, float], nn.Module]
 
 ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
-    "gelu_accurate": lambda x: F.gelu(x, approximate="tanh"),
-    "gelu_fast": lambda x: F.gelu(x, approximate="tanh"),
-    "linear": lambda x: x,
+    "gelu_accurate": partial(F.gelu, approximate="tanh"),
+    "gelu_fast": partial(F.gelu, approximate="tanh"),
+    "linear": nn.Identity(),
     "relu": F.relu,
-    "tanh": lambda x: x.tanh(),
+    "tanh": torch.tanh,
 }
+"""No lambdas, with which a model could not be pickled."""
 
 CHUNK_ROWS = 1024
-"""Positions per chunk of the feed-forward network in CPU inference. The hidden states of a chunk, 4 d per position, fit
-into the cache, and those of a long input need not be in memory at once."""
+"""Positions of all sentences per chunk of the feed-forward network in CPU inference. The hidden states of a chunk, 4 d
+per position, fit into the cache, and those of a long input need not be in memory at once."""
 
 
 class LinformerEncoderLayer(nn.Module):
@@ -92,14 +94,12 @@ class LinformerEncoderLayer(nn.Module):
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         """fc2(activation(fc1(x))), (B, m, d) to (B, m, d)."""
-        is_chunked = x.device.type == "cpu" and not (
-            self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
-        )
-        if is_chunked and x.shape[:-1].numel() > CHUNK_ROWS:
-            chunks = torch.split(x.flatten(0, -2), CHUNK_ROWS)
-            return torch.cat([self._feed_forward(chunk) for chunk in chunks]).view_as(x)
-        x = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
-        return x
+        is_inference = not (self.training or torch.is_grad_enabled() or torch.compiler.is_compiling())
+        is_chunked = is_inference and x.device.type == "cpu" and x.shape[:-1].numel() > CHUNK_ROWS
+        # Each chunk has all sentences, since adapters may differ between sentences.
+        chunks = x.split(max(1, CHUNK_ROWS // x.size(0)), 1) if is_chunked else [x]
+        outputs = [self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(chunk)))) for chunk in chunks]
+        return torch.cat(outputs, 1) if is_chunked else outputs[0]
 
 
 def _build_attention(config: LinformerConfig, index: int, shared: AnyProjection | None) -> SelfAttention:

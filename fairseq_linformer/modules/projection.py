@@ -173,7 +173,8 @@ class LearnedProjection(Projection):
     def forward(self, n: int | None = None) -> Tensor:
         """E: (k, N) or (H, k, N), of an input of n positions (k', n) or (H, k', n); the kernel of a convolution."""
         start, delta = self.reached(self.start, n), self.reached(self.delta, n)
-        E = torch.addcmul(start, self.scale, delta.detach())
+        # Sharded training (FSDP) may gather parameters in half precision, and leave buffers as they are.
+        E = torch.addcmul(start, self.scale, delta.detach()).to(delta.dtype)
         return E + (delta - delta.detach()) if torch.is_grad_enabled() else E  # the gradient of E is that of delta
 
     def reached(self, matrix: Tensor, n: int | None) -> Tensor:
@@ -238,11 +239,3 @@ def default_lr_scale(fan_in: int) -> float:
         fan_in: max_positions, or the window length of a convolution (by the same argument; not measured).
     """
     return min(1.0, 16 / fan_in)
-
-
-def count_matrices(module: nn.Module) -> int:
-    """Number of distinct matrices or kernels of a model.
-
-    With 12 layers and 12 heads 288 without sharing, and 24, 12 and 1 with the three kinds of section 4 of the paper.
-    """
-    return sum(projection.heads or 1 for projection in learned_projections(module))

@@ -103,14 +103,16 @@ class Windows:
     def triangle(self, device: torch.device | None = None, n: int | None = None) -> Tensor:
         """The (k, N) matrix of overlapping windows. The weights of row i decrease linearly from the middle of window i
         to zero at a distance of N / k positions, or, for p > 1, the length of the shortest regular window, and sum to
-        one. A singleton is in its own row only. With k = N it is the identity. In double precision.
+        one. A singleton is in its own row only. With k = N it is the identity. In double precision, which Apple's GPUs
+        lack.
 
         Args:
             n: return only what an input of n positions reaches, (k', n).
         """
         p = self.num_singletons
         N, k = (self.N, self.k) if p <= 1 else (self.shortest, 1)
-        edges = self.edges(device).double()
+        edges = self.edges(device)
+        edges = edges.to(torch.float32 if edges.device.type == "mps" else torch.float64)
         num_rows, num_columns = self.k, self.N
         if n is not None:
             # Windows that are reached begin before n and have at most 2 W + offset positions; weights end W from the
@@ -172,7 +174,9 @@ class Windows:
     def sum(self, x: Tensor) -> Tensor:
         """The sum over each window: (B, n, d) to (B, k', d)."""
         B, n, d = x.shape
-        return x.new_zeros(B, self.num_reached(n), d).index_add(1, self.indices(n, x.device), x)
+        dtype = torch.promote_types(x.dtype, torch.float32)  # half precision would round every partial sum
+        sums = x.new_zeros(B, self.num_reached(n), d, dtype=dtype)
+        return sums.index_add(1, self.indices(n, x.device), x.to(dtype)).to(x.dtype)
 
     def max(self, x: Tensor) -> Tensor:
         """The maximum over each window: (B, n, d) to (B, k', d)."""

@@ -17,7 +17,7 @@ from types import ModuleType
 
 from ..files import open_atomic
 from .result import OPTIONS, SCALE_NAMES, Result, Row, in_words, read
-from .verdict import HOLDS, OUTCOMES, UNMEASURED, Verdict
+from .verdict import OUTCOMES, UNMEASURED, Verdict
 
 # Tables and charts, as Markdown and SVG
 
@@ -235,8 +235,8 @@ def _experiment(name: str, module: ModuleType, results: dict[str, list[Result]],
         for verdict in module.verdicts(found):
             if verdict.outcome != UNMEASURED:
                 mark = f"{MARKS[verdict.outcome]} {verdict.outcome}"
-                # One number, or up to three that decide against the claim or leave it undecided.
-                decisive = sum(check.outcome == verdict.outcome != HOLDS for check in verdict.checks)
+                # Up to three of those that decide.
+                decisive = sum(check.outcome == verdict.outcome for check in verdict.checks)
                 numbers = verdict.numbers[: min(max(decisive, 1), 3)]
                 rows.append([verdict.name, verdict.claim, scale, mark, "<br>".join(numbers)])
             for remark in verdict.remarks:

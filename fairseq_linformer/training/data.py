@@ -104,7 +104,7 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
     if positions > n or (positions < n and truncated):
         raise ValueError(
             f"{folder} was prepared for n = {positions} and has {truncated:,} truncated rows, but the model has "
-            f"n = {n}; pass another --data to prepare them again, or resize the model: "
+            f"n = {n}; prepare the data again in another folder, or resize the model: "
             f"fairseq-linformer convert CHECKPOINT OUT --max-positions {positions}"
         )
     return manifest

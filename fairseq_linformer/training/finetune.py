@@ -30,14 +30,14 @@ from .data import copy_companions, describe_data, find_tokenizer, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
 from .job import TrainingJob, compose_config, quote
 from .recipe import SCORED, Recipe, run_names
-from .run_folder import CHECKPOINTS, CONFIG, check_run_folder, read_config, training_provenance
+from .run_folder import CHECKPOINTS, CONFIG, DONE, check_run_folder, read_config, training_provenance
 
 FINETUNING_YAML = CONFIGS / "finetune" / "base.yaml"
 WARMUP = 0.06
 """Share of the updates in which the learning rate rises to its peak."""
 FIXED = """
     task criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
-    dataset.disable_validation optimization.update_freq distributed_training.distributed_world_size model.max_positions
+    dataset.disable_validation dataset.max_tokens distributed_training.distributed_world_size model.max_positions
 """.split()
 """Options that depend on the task, on which --batch-size relies, or that fairseq ignores here, besides the recipe's
 own."""
@@ -89,9 +89,10 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
     checkpoint, trainings = open_job(job, dry_run)
     for training in trainings:
         check_run_folder(training)
-    results = []
-    for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
-        path = training.folder / RESULT
+    paths = [training.folder / RESULT for training in trainings]
+    # What is trained comes first, since jobs of Slurm may still train the others.
+    runs = sorted(zip(job.recipes, trainings, paths), key=lambda run: not (run[1].folder / DONE).exists())
+    for i, (recipe, training, path) in enumerate(runs, 1):
         if path.exists():
             print(f"{training.name}: finished before", file=sys.stderr)
         elif not dry_run:
@@ -102,9 +103,7 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
             for saved in (training.folder / CHECKPOINTS).glob("*.pt"):
                 remove_optimizer_state(saved)
             write_json(path, result)
-        if path.exists():
-            results.append(read_json(path))
-    return results
+    return [read_json(path) for path in paths if path.exists()]
 
 
 def submit(job: FinetuningJob, sbatch_options: Sequence[str] = (), dry_run: bool = False) -> str:
@@ -121,21 +120,25 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
     check_can_be_written(job.runs)
     data = Path(job.data)
     checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, dry_run)
-    if not is_prepared(data):  # preparing may take an hour, so wrong overrides are rejected first
-        compose_config(FINETUNING_YAML, build_trainings(job, checkpoint, rows=1)[0].overrides)
+    # Preparing may take an hour, so wrong overrides are rejected first.
+    cfg = compose_config(FINETUNING_YAML, build_trainings(job, checkpoint, rows=1)[0].overrides)
+    if not is_prepared(data):
         find_tokenizer(checkpoint, job.tokenizer)
         if dry_run:
             return checkpoint, []
     prepare_data(job.task, data, checkpoint, job.source, job.tokenizer, job.truncation)
     print(f"{data}: {describe_data(data)}", file=sys.stderr)
-    return checkpoint, build_trainings(job, checkpoint, len(open_dataset(data / "input0" / "train")))
+    rows = len(open_dataset(data / "input0" / "train"))
+    return checkpoint, build_trainings(job, checkpoint, rows, cfg.optimization.update_freq[0])
 
 
-def build_trainings(job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int) -> list[TrainingJob]:
+def build_trainings(
+    job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int, update_freq: int = 1
+) -> list[TrainingJob]:
     """Build a training job per recipe for ``rows`` of training data; ValueError if an override is not allowed."""
     trainings = []
     for name, recipe in zip(run_names(job.name, job.recipes), job.recipes):
-        own = build_overrides(job.task, checkpoint, recipe, job.data, rows, job.from_scratch)
+        own = build_overrides(job.task, checkpoint, recipe, job.data, rows, job.from_scratch, update_freq)
         keys = [*FIXED, *(each.lstrip("+").partition("=")[0] for each in own)]
         for word in job.overrides:
             key = word.lstrip("+~").partition("=")[0]
@@ -146,10 +149,17 @@ def build_trainings(job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int
 
 
 def build_overrides(
-    task: Task, checkpoint: InitialCheckpoint, recipe: Recipe, data, rows: int, from_scratch: bool = False
+    task: Task,
+    checkpoint: InitialCheckpoint,
+    recipe: Recipe,
+    data,
+    rows: int,
+    from_scratch: bool = False,
+    update_freq: int = 1,
 ) -> list[str]:
-    """Overrides of ``FINETUNING_YAML`` for ``data``, the folder of a task with that many training rows."""
-    updates = math.ceil(rows / recipe.batch_size) * recipe.epochs
+    """Overrides of ``FINETUNING_YAML`` for ``data``, the folder of a task with that many training rows; an update has
+    ``update_freq`` batches."""
+    updates = math.ceil(rows / (recipe.batch_size * update_freq)) * recipe.epochs
     name = SCORED if task.name == OWN else task.name
     return [
         f"task.num_classes={len(task.classes)}" if task.name == OWN and task.classes else f"+task={name}",

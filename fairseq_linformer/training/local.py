@@ -57,6 +57,8 @@ def train(job: TrainingJob) -> None:
     if status != 0:
         saved = f"the last checkpoint is {last}" if last.exists() else "no checkpoint was saved"
         failure, path = last_line[:300] or f"status {status}", job.folder / LOGS / LOG
+        if status == -signal.SIGKILL:
+            failure = "its process was killed, perhaps for want of memory"
         log = f"; the log is {path}" if path.exists() else ""
         raise ValueError(f"training {job.name} failed: {failure}; {saved}{log}")
 

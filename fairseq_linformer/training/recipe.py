@@ -35,7 +35,7 @@ class Recipe:
 
     Attributes:
         lr: peak learning rate, it then decays linearly to 0.
-        batch_size: sentences or pairs per update.
+        batch_size: sentences or pairs per batch, one of which is an update unless ``optimization.update_freq`` is set.
         seed: seed of the classification head, dropout and shuffling.
     """
 

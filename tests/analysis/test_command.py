@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from fairseq_linformer.analysis import commands
 from fairseq_linformer.analysis.sentences import Sentences
 from fairseq_linformer.analysis.spectrum import measure_spectrum
 from fairseq_linformer.cli import main
@@ -12,7 +13,7 @@ from fairseq_linformer.cli import main
 from .conftest import HEADS, LAYERS
 
 
-def test_spectrum(roberta, model, text, tmp_path, capsys):
+def test_spectrum(roberta, model, text, tmp_path, capsys, monkeypatch):
     """Two sources with the options that the function has, each with its own curves."""
     rows, out = tmp_path / "rows.jsonl", tmp_path / "out"
     rows.write_text(json.dumps({"text": "the cat sat on the mat and the dog ran to the mat"}) + "\n")
@@ -33,3 +34,16 @@ def test_spectrum(roberta, model, text, tmp_path, capsys):
     assert (out / "spectrum.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(SystemExit, match="out must be a new or empty folder"):  # nothing is overwritten
         main([*words, "--num-sentences", "5"])
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "measure_spectrum", interrupt)
+    words[-1] = str(tmp_path / "stopped")
+    for number, message in (
+        (5, "130"),
+        (5, "130"),
+        (4, "stopped was made from other inputs: --num-sentences must be 5"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            main([*words, "--num-sentences", str(number)])

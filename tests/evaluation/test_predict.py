@@ -7,6 +7,7 @@ from fairseq_linformer.cli import main
 from fairseq_linformer.data.tables import Example
 from fairseq_linformer.evaluation import encoded_rows, predict
 from fairseq_linformer.evaluation.encoded_rows import EncodedExample
+from fairseq_linformer.evaluation.example_files import read_file
 
 
 class SumModel:
@@ -108,6 +109,14 @@ def test_logits_of_documents_are_means_over_pieces_in_small_batches():
 def test_pairs_have_no_pieces():
     with pytest.raises(ValueError, match="--stride needs one text per row"):
         next(encoded_rows.encode_examples(Characters(), [Example("data:1", ("a", "b"))], truncated=False))
+
+
+def test_a_model_of_pairs_reads_no_single_sentences(tmp_path):
+    (tmp_path / "dev.tsv").write_text("question\tsentence\tlabel\nwho?\tthe cat\t1\n")
+    classifier = Characters()
+    classifier.num_inputs, classifier.columns = 2, None
+    with pytest.raises(ValueError, match="--stride needs one text per row"):
+        list(read_file(classifier, str(tmp_path / "dev.tsv"), truncated=False)[1])
 
 
 def test_command_with_stride(classifier, pieces, tmp_path, capsys):

@@ -111,6 +111,10 @@ def test_missing_weights_are_initialized(train_checkpoint, tmp_path):
     assert {name.split(".")[0] for name in frozen} == {"linformer", "lm_head"}
     assert all(".self_attn.E." in name or ".self_attn.F." in name for name in frozen if name.startswith("linformer"))
     assert model.get_input_embeddings().weight.requires_grad and model.classifier.dense.weight.requires_grad
+    # Quantizers mark layers, which a new model may not have.
+    layer = model.linformer.encoder.layers[0]
+    layer.fc1.input_scale, layer.fc1._is_hf_initialized = torch.nn.Parameter(torch.ones(())), True
+    model.initialize_weights()
     # A model built from a configuration is initialized as in fairseq: E and F average windows.
     again = LinformerForMaskedLM(small(projection_lr_scale=1.0, projection_init="average"))
     E = again.linformer.encoder.layers[0].self_attn.E()

@@ -109,6 +109,16 @@ def test_half_precision_keeps_what_a_slow_matrix_learned(dtype, most):
     assert torch.equal(E.delta.grad, torch.ones_like(E.delta))
 
 
+@pytest.mark.parametrize("sharing", ["none", "headwise"])
+def test_parameters_in_half_precision_beside_buffers_in_single_precision(sharing):
+    """As FSDP has them."""
+    E = build_projection(LinformerConfig(10, 16, 4, layers=1, attention_heads=2, embed_dim=8, sharing=sharing))
+    E.delta.data = E.delta.data.bfloat16()
+    with torch.no_grad():
+        assert E().dtype == torch.bfloat16
+    assert E(8).dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("n, k", [(512, 2), (728, 4)])
 def test_half_precision_has_finite_scales_where_a_window_barely_reaches(n, k):
     """One sentence of each length in a batch: of some, a single token is at the tail of a window, or beside it. Then

@@ -65,7 +65,7 @@ def test_a_new_experiment_is_one_file(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "results/toy/chart.svg").read_text().startswith("<?xml")
 
 
-@pytest.mark.parametrize("outcomes, numbers", [("yyy", "0"), ("ynn", "1<br>2"), ("ynnnn", "1<br>2<br>3")])
+@pytest.mark.parametrize("outcomes, numbers", [("yyyy", "0<br>1<br>2"), ("ynn", "1<br>2"), ("ynnnn", "1<br>2<br>3")])
 def test_a_page_has_the_first_numbers_that_decide(outcomes, numbers, tmp_path):
     toy = ModuleType("toy", "Toys are fun.")
     checks = [decide(outcome == "y", str(i), fails=False) for i, outcome in enumerate(outcomes)]

@@ -1,6 +1,7 @@
 """``fairseq-linformer finetune``: from a checkpoint to scores, with interruptions."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -9,12 +10,18 @@ import threading
 import time
 
 import pytest
+from omegaconf import OmegaConf
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.data.tasks import TASKS
+from fairseq_linformer.models.datasets import open_dataset
+from fairseq_linformer.training import finetune as finetune_module
+from fairseq_linformer.training import local
 from fairseq_linformer.training.data import prepare_data
+from fairseq_linformer.training.finetune import FinetuningJob, open_job
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
+from fairseq_linformer.training.recipe import build_grid
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import ROWS
@@ -24,6 +31,25 @@ from .conftest import SHORT
 
 def read_result(tmp_path, name):
     return json.loads((tmp_path / "runs" / name / "result.json").read_text())
+
+
+def test_what_is_trained_is_evaluated_first(masked_lm, pieces, tmp_path, monkeypatch):
+    """Jobs of Slurm may still train the others. An update of several batches shortens the schedule."""
+    data, checkpoint = str(pieces), identify(masked_lm / "checkpoint_last.pt")
+    recipes = build_grid([1e-3, 2e-3], [4], [1], epochs=2)
+    overrides = ("optimization.update_freq=[3]",)
+    job = FinetuningJob(TASKS["sst-2"], checkpoint, recipes, "grid", data, str(tmp_path), overrides=overrides)
+    _, (first, second) = open_job(job)
+    rows = len(open_dataset(pieces / "input0/train"))
+    assert first.cfg.lr_scheduler.total_num_update == 2 * math.ceil(math.ceil(rows / 4) / 3)
+    second.folder.mkdir(parents=True)
+    for name in ("config.yaml", "done"):
+        (second.folder / name).write_text(OmegaConf.to_yaml(second.cfg) if name != "done" else "")
+    started = []
+    monkeypatch.setattr(local, "train", lambda training: started.append(training.name))
+    monkeypatch.setattr(finetune_module, "build_result", lambda job, recipe, *others: {"lr": recipe.lr})
+    assert [result["lr"] for result in finetune_module.finetune(job)] == [1e-3, 2e-3]
+    assert started == [second.name, first.name]
 
 
 @pytest.mark.slow

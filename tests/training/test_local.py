@@ -88,6 +88,8 @@ def test_failure_message_is_the_last_line(train):
         train("print('OSError: no space'); raise SystemExit(9)")
     with pytest.raises(ValueError, match="failed: status 9"):
         train("raise SystemExit(9)")
+    with pytest.raises(ValueError, match="failed: its process was killed, perhaps for want of memory"):
+        train("import os; print('all is well', flush=True); os.kill(os.getpid(), 9)")
 
 
 @pytest.mark.slow

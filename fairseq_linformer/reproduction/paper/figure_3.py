@@ -21,9 +21,10 @@ default of layerwise sharing. **n** (d): at a fixed k each longer n has between 
 the shortest; the same ratio between RoBERTas of these n is reported. **E and F**: k = n / 4 with a local window has at
 most the perplexity of k = 1 with it. **par with W**: also, it has at most 1.05 times the perplexity of RoBERTa.
 
-E and F have the default start and learning rate; "normal" in the tables are the authors'.
-The learning rate of the models was chosen on RoBERTa. (Written before the first run; a trial with one seed had shown
-that k = n / 4 is ahead of RoBERTa while both leave the plateau of a model without context, and behind it later.)
+E and F have the default start and learning rate; "normal" in the tables are the authors'. Curves over updates are
+before the decay of the learning rate. The learning rate of the models was chosen on RoBERTa. (Written before the first
+run; a trial with one seed had shown that k = n / 4 is ahead of RoBERTa while both leave the plateau of a model without
+context, and behind it later.)
 """
 
 from collections.abc import Sequence

@@ -14,10 +14,10 @@ materialized attention weights in both models, and nothing computed in chunks, a
 larger in every cell of the paper in which a sentence of the Transformer fits; **memory with n** and **memory with k**
 as for the time. SDPA does not materialize the weights: its memory is linear in n, too. On an H100, where this code does
 not materialize its weights either, its largest batches were 0.94 to 1.00 times those of SDPA, and next to materialized
-weights they did not grow with a smaller k (``batch_ratio`` in gpu.json). Section 5.3 gives a V100 of 16 GB and no
-precision; fp16 is ASSUMED: in fp32 a single sentence of 16,384 positions, for which the paper prints a ratio, does not
-fit the Transformer's memory. E and F are initialized as in the authors' code: with windows, the default, scores are
-weighted and masked, which equation (7) does not do and which takes memory.
+weights they did not grow with a smaller k (`git show 8023c333:results/table_3/gpu.json`). Section 5.3 gives a V100 of
+16 GB and no precision; fp16 is ASSUMED: in fp32 a single sentence of 16,384 positions, for which the paper prints a
+ratio, does not fit the Transformer's memory. E and F are initialized as in the authors' code: with windows, the
+default, scores are weighted and masked, which equation (7) does not do and which takes memory.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -144,7 +144,7 @@ def _rises(line: Sequence[Row], along: str, where: str) -> Check:
     clear = [(a, b) for a, b in falls if b.high < a.low]
     notes = [f"; it falls from {along} = {a[along]} to {along} = {b[along]}" for a, b in clear or falls]
     values = ", ".join(f"{row.value:.3g}x at {along} = {row[along]}" for row in (first, last))
-    text = f"{where}: {values}; needs more in every round, no step down{''.join(notes[:1])}"
+    text = f"{where}: {values}; needs more at the end, no step down{''.join(notes[:1])}"
     return decide(not falls and last.low > first.high, text, bool(clear))
 
 

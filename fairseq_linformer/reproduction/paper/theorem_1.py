@@ -110,7 +110,7 @@ def before_v_checks(rows: Rows, source: str) -> list[Check]:
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows = join(results)
     proof = "The proof's P R^T R w is within eps of P w as often as the proof says."
-    best = "A P~ of rank Theta(log(n)) that does not know V has P~ w within eps of P w for most w, with {} heads."
+    best = "At the proof's k, the best P~ that does not know V has P~ w within eps of P w for most w, with {} heads."
     found = [Verdict(f"before V ({each} heads)", best.format(each), before_v_checks(rows, each)) for each in HEADS]
     return [Verdict("proof", proof, proof_checks(rows)), *found]
 
