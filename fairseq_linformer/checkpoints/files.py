@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
+from ..data.manifest import MANIFEST
 from ..data.tokenizer_files import DICTIONARY, find_tokenizer_files, list_tokenizer_files
 from ..files import open_atomic
 from .identify import MODEL
@@ -200,7 +201,7 @@ def read_companions(folder: Path, dictionary=None) -> Files:
         dictionary: ``dict.txt`` with the tokenizer next to it; None for those in ``folder``.
 
     Returns:
-        Dictionary, tokenizer, dictionary of labels and modules; empty without a dictionary.
+        Dictionary, tokenizer, dictionary of labels, manifest and modules; empty without a dictionary.
     """
     if dictionary and not Path(dictionary).is_file():
         raise ValueError(f"--dictionary {dictionary} does not exist")
@@ -209,7 +210,7 @@ def read_companions(folder: Path, dictionary=None) -> Files:
         return {}
     tokenizer = find_tokenizer_files(dictionary.parent)
     paths = {path.name: path for path in (list_tokenizer_files(tokenizer) if tokenizer else ())}
-    paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", LABELS)}
+    paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", LABELS, MANIFEST)}
     files = {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
     return files | put_modules(read_files(folder / MODULES_FOLDER))
 

@@ -11,7 +11,8 @@ Columns = tuple[tuple[str, ...], str]
 """One or two text columns and their label column."""
 _TABLES = [task.tsv for task in TASKS.values() if task.tsv and task.tsv.columns is None]
 _USUAL: list[Columns] = sorted(
-    {(tuple(table.texts), table.label) for table in _TABLES}, key=lambda usual: (-len(usual[0]), usual)
+    {(("premise", "hypothesis"), "label"), *((tuple(table.texts), table.label) for table in _TABLES)},
+    key=lambda usual: (-len(usual[0]), usual),
 )
 """Columns to look for, those of pairs before those of single texts."""
 

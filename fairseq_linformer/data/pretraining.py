@@ -173,6 +173,8 @@ def _write_splits(
     for name, count in counts.items():
         if not count:
             advice = "raise --valid-share" if name == "valid" else "lower --shards or --valid-share"
+            if is_kept.sum() == 1:
+                advice = "blank lines separate the documents of a text file"
             number = f"none of the {is_kept.sum():,} documents was assigned to it"
             raise ValueError(f"{name} is empty: {number}; {advice}")
     for writer in writers:

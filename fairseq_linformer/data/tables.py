@@ -155,8 +155,9 @@ def _read_fields(name, lines: Iterable[str], kind: str, header: Sequence[str] | 
 
 
 def check_header(name, columns: Sequence[str]) -> None:
-    """Raise ValueError if two columns of a file have the same name."""
-    if len(set(columns)) < len(columns):
+    """Raise ValueError if two columns of a file have the same name; several can be without one."""
+    named = [column for column in columns if column]
+    if len(set(named)) < len(named):
         raise ValueError(f"{name} has a duplicate column: {', '.join(columns)}")
 
 

@@ -98,11 +98,15 @@ def rewrite(settings: dict[str, Any], tokens: Sequence[str], entries: Sequence[s
         "pair": [start, a, end, end, b, end],
         "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in ("<s>", "</s>")},
     }
+    processor: dict[str, Any] = template
+    if (settings.get("pre_tokenizer") or {}).get("type") == "ByteLevel":  # a word begins after its space, as RoBERTa's
+        byte_level = {**settings["pre_tokenizer"], "trim_offsets": True}
+        processor = {"type": "Sequence", "processors": [byte_level, template]}
     changed = {
         "truncation": None,
         "padding": None,
         "added_tokens": sorted(symbols + others, key=lambda token: token["id"]),
-        "post_processor": template,
+        "post_processor": processor,
         "model": model,
     }
     return json.dumps({**settings, **changed}, ensure_ascii=False).encode()

@@ -42,7 +42,7 @@ CASES: list[Case] = [
         --source text.txt,colour=red -> colour=red
         --source /dev/zero -> /dev/zero
         --source hub: -> 'hub:' must name
-        --source text.txt -> valid is empty.*raise --valid-share
+        --source text.txt -> valid is empty.* 1 documents .*blank lines separate the documents of a text file
         --source bad/latin1.txt -> latin1.txt:1: not UTF-8
         --source bad/deep.jsonl -> deep.jsonl is not JSON
         """,

@@ -186,12 +186,12 @@ def test_lengthening_staggered_windows_nearly_preserves_features(linformer, tmp_
 def test_files_next_to_the_checkpoint_are_copied(linformer, mlm_data, tmp_path):
     old = tmp_path / "old.pt"
     torch.save(linformer("headwise", "linear", 8), old)
-    for name in ("dict.txt", "tokenizer.json", "label/dict.txt"):
+    for name in ("dict.txt", "tokenizer.json", "label/dict.txt", "manifest.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     convert(old, tmp_path / "new", max_positions=32)
     files = {str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").rglob("*") if path.is_file()}
-    assert files == {"model.pt", "dict.txt", "tokenizer.json", "label/dict.txt"}
+    assert files == {"model.pt", "dict.txt", "tokenizer.json", "label/dict.txt", "manifest.json"}
     convert(old, tmp_path / "other", max_positions=32, dictionary=f"{mlm_data}/dict.txt")
     assert (tmp_path / "other" / "dict.txt").read_bytes() == Path(mlm_data, "dict.txt").read_bytes()
 

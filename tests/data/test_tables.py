@@ -109,6 +109,12 @@ def test_long_and_broken_fields_of_csv(tmp_path):
     assert [(row.texts, row.label) for row in read(tmp_path / "a.csv")] == [(("x" * 200_000,), "1"), (("a b",), "0")]
 
 
+def test_several_columns_without_a_name(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"label,text,,\n1,the cat,,\n")
+    known, read = open_table(tmp_path / "a.csv", "csv")
+    assert [record for _, record in read(["text", "label"])] == [{"text": "the cat", "label": "1", "": ""}]
+
+
 def test_blank_lines_are_skipped(tmp_path):
     (tmp_path / "a.tsv").write_text("text\tlabel\n\na\t1\n\n")
     (tmp_path / "a.jsonl").write_text('\n{"text": "a", "label": 1}\n\n')

@@ -56,6 +56,7 @@ def test_ids_are_those_of_transformers_by_name(family, theirs, path):
         ids, sizes = ours.encode([text])
         assert ["<s>", *(tokens[i] for i in ids)] == expected and sizes.tolist() == [len(expected) - 1]
         assert fast.encode(text).ids == [0, *ids]
+        assert fast.encode(text).offsets == theirs(text, return_offsets_mapping=True)["offset_mapping"]
     assert fast.encode("low", "new").ids == [*fast.encode("low").ids, 2, *fast.encode("new").ids[1:]]
 
 
