@@ -3,6 +3,7 @@
 ``onnxruntime`` runs the folder without PyTorch, fairseq and this package; the model card shows how.
 """
 
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -113,7 +114,8 @@ def _choose_pooling(modules: Files, mode: str | None, is_headless: bool, source)
 
 
 def _write_tokenizer(source: Path, target: Path, max_positions: int) -> None:
-    """Write the fast tokenizer of a folder for ``transformers``, if it has one, truncating to ``max_positions``."""
+    """Write the fast tokenizer of a folder for ``transformers``, truncating to ``max_positions``; say so if it has
+    none."""
     if path := find_hub_file(str(source), TOKENIZER_JSON):
         from tokenizers import Tokenizer
 
@@ -121,3 +123,5 @@ def _write_tokenizer(source: Path, target: Path, max_positions: int) -> None:
         tokenizer.enable_truncation(max_positions)
         tokenizer.enable_padding(pad_id=PADDING_IDX, pad_token="<pad>")
         tokenizer.save(str(target / TOKENIZER_JSON))
+    else:
+        print(f"no {TOKENIZER_JSON} is written, since the model's tokenizer is not a fast one", file=sys.stderr)

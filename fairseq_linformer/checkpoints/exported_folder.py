@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from ..data.tokenizer import load_tokenizer
-from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
+from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..data.tokenizer_json import SYMBOLS, order_tokens, read_settings
 from ..huggingface import (
     LinformerForMaskedLM,
@@ -45,7 +45,10 @@ def read_exported_checkpoint(
         config: from ``load_config``.
         dictionary: fairseq's ``dict.txt``; None for that in the folder, if any.
     """
-    folder, weights = Path(name), read_exported_weights(name, config)
+    weights = read_exported_weights(name, config)
+    # Files of the hub come into one folder.
+    own, *_, path = (find_hub_file(name, file) for file in (DICTIONARY, *TOKENIZER_FILES))
+    folder = own.parent if own else Path(name)
     cfg = (config.fairseq or {}).get("cfg") or {}
     if not all(isinstance(cfg.get(section), dict) for section in ("model", "task")):
         raise ValueError(
@@ -54,10 +57,9 @@ def read_exported_checkpoint(
         )
     state = rename_to_fairseq(weights, config.classification_head_name, config.tie_word_embeddings)
     _update_lm_head(config, state)
-    if dictionary or (folder / DICTIONARY).is_file():
-        check_dictionary(Path(dictionary or folder / DICTIONARY), config.vocab_size, folder)
+    if used := dictionary or own:
+        check_dictionary(Path(used), config.vocab_size, folder)
     checkpoint, files = _restore_checkpoint(config, state, cfg), read_companions(folder, dictionary)
-    path = find_hub_file(name, TOKENIZER_JSON)
     if files and path and read_settings(path.read_bytes(), path)[1].get(SYMBOLS[-1]) != config.vocab_size - 1:
         raise ValueError(
             f"{path} has tokens after <mask>, which dict.txt cannot have; it is read if there is no dict.txt"
