@@ -11,7 +11,8 @@ import torch
 from fairseq.optim import build_optimizer
 from omegaconf import OmegaConf
 
-from fairseq_linformer.cli import main
+from fairseq_linformer.analysis.loading import load_model
+from fairseq_linformer.analysis.spectrum import measure_spectrum
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.models.fairseq_fixes import evaluate_literal, load_weights_only
 
@@ -55,11 +56,10 @@ def test_hub_interface(world, here):
 
 
 def test_numpy_files_with_objects(world, here):
-    (here / "out").mkdir()
-    np.savez(here / "out/state-0.npz", key=np.array([Code()], dtype=object))
-    words = ["spectrum", str(world / "mlm/model.pt"), "--source", str(world / "text.txt"), "--out", "out"]
-    with pytest.raises(SystemExit, match="allow_pickle"):
-        main(["analyze", *words, "--num-sentences", "1"])
+    np.savez(here / "state-0.npz", sums=np.array([Code()], dtype=object), done=1)
+    model = load_model(str(world / "mlm/model.pt"))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        measure_spectrum(model, [], 1, 8, "text.txt", here / "state-0.npz")
 
 
 EXPRESSIONS = [

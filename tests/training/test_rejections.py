@@ -4,7 +4,7 @@ import json
 import shutil
 
 
-def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_checkpoint, tmp_path):
+def test_rejects_data_that_does_not_match(finetune, command, masked_lm, pieces, train_checkpoint, tmp_path):
     ready, checkpoint = tmp_path / "ready", masked_lm / "checkpoint_last.pt"
     shutil.copytree(pieces, ready)
 
@@ -17,6 +17,9 @@ def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_che
     truncated = {"max_positions": 8, "splits": {"train": {"cut": 3}, "valid": {"cut": 0}}}
     assert "n = 8 and has 3 truncated rows, but the model has n = 16" in rejected(truncated)
     assert "truncation must be head, got head+tail" in rejected({"max_positions": 16, "cut": "head"})
+    (ready / "manifest.json").write_text('{"task": "sst-2"}')
+    other = command("finetune", ready, checkpoint, "--data", tmp_path / "other")
+    assert f"--data has no effect on {ready}, which is prepared" in other
     (ready / "manifest.json").unlink()
     (ready / "runs").touch()
     words = (checkpoint, "--dry-run")
