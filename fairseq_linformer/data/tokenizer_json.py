@@ -90,23 +90,21 @@ def rewrite(settings: dict[str, Any], tokens: Sequence[str], entries: Sequence[s
         for content, token in added.items()
         if names[content] not in SYMBOLS
     ]
-    start, end = ({"SpecialToken": {"id": name, "type_id": 0}} for name in ("<s>", "</s>"))
-    a, b = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
-    template = {
-        "type": "TemplateProcessing",
-        "single": [start, a, end],
-        "pair": [start, a, end, end, b, end],
-        "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in ("<s>", "</s>")},
+    split = settings.get("pre_tokenizer") or {}
+    is_byte_level = split.get("type") == "ByteLevel"
+    enclose = {  # in <s> a </s>, or <s> a </s> </s> b </s>
+        "type": "RobertaProcessing",
+        "cls": [SYMBOLS[0], ids[SYMBOLS[0]]],
+        "sep": [SYMBOLS[2], ids[SYMBOLS[2]]],
+        # As in RoBERTa, the offsets of a word leave out the space before it.
+        "trim_offsets": is_byte_level,
+        "add_prefix_space": is_byte_level and split["add_prefix_space"],
     }
-    processor: dict[str, Any] = template
-    if (settings.get("pre_tokenizer") or {}).get("type") == "ByteLevel":  # a word begins after its space, as RoBERTa's
-        byte_level = {**settings["pre_tokenizer"], "trim_offsets": True}
-        processor = {"type": "Sequence", "processors": [byte_level, template]}
     changed = {
         "truncation": None,
         "padding": None,
         "added_tokens": sorted(symbols + others, key=lambda token: token["id"]),
-        "post_processor": processor,
+        "post_processor": enclose,
         "model": model,
     }
     return json.dumps({**settings, **changed}, ensure_ascii=False).encode()

@@ -110,6 +110,7 @@ class LinformerByteLevelTokenizer(PreTrainedTokenizerFast):
     @add_prefix_space.setter
     def add_prefix_space(self, value: bool) -> None:
         self.backend_tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=value)
+        self.backend_tokenizer.post_processor.add_prefix_space = value  # offsets leave it out
 
     def _encode_plus(self, *args, is_split_into_words: bool = False, **kwargs):
         if is_split_into_words and not self.add_prefix_space:

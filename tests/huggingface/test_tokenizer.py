@@ -122,6 +122,11 @@ def test_gpt2(tmp_path):
     encoded = fast("the cat sat", return_offsets_mapping=True)
     spans = ["the cat sat"[start:end] for start, end in encoded["offset_mapping"][1:-1]]
     assert "".join(spans) == "thecatsat" and encoded["offset_mapping"][0] == (0, 0)  # as RoBERTa's, without spaces
+    # A space that is put before a text or a word is in no offset either.
+    spaced = LinformerByteLevelTokenizer.from_pretrained(folder / "saved", add_prefix_space=True)
+    assert spaced("the", return_offsets_mapping=True)["offset_mapping"] == [(0, 0), (0, 3), (0, 0)]
+    words = spaced(["a", "the"], is_split_into_words=True, return_offsets_mapping=True)
+    assert words["offset_mapping"][-2] == (0, 3)
 
 
 def assert_equal_encodings(slow, fast) -> None:
