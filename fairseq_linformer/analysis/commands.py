@@ -19,7 +19,8 @@ SHARES = (0.8, 0.9, 0.95)
 def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: int, out: Path) -> list[Spectrum]:
     """Measure the spectrum on ``number`` sentences of each text, and write the figure, its numbers and all curves to
     ``out``, a new or empty folder, or that of an interrupted run with the same inputs, which is resumed."""
-    if not (out / INPUTS).exists():
+    if not list(out.glob(STATE.format("*"))):
+        (out / INPUTS).unlink(missing_ok=True)  # of a run that has measured nothing
         check_new_folder(out)
     inputs = {
         "CHECKPOINT": model.name,

@@ -122,6 +122,9 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
     checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, dry_run)
     # Preparing may take an hour, so wrong overrides are rejected first.
     cfg = compose_config(FINETUNING_YAML, build_trainings(job, checkpoint, rows=1)[0].overrides)
+    update_freq = list(cfg.optimization.update_freq)
+    if len(update_freq) != 1 or update_freq[0] < 1:
+        raise ValueError(f"optimization.update_freq must be one number of at least 1 in brackets, got {update_freq}")
     if not is_prepared(data):
         find_tokenizer(checkpoint, job.tokenizer)
         if dry_run:
@@ -129,7 +132,7 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
     prepare_data(job.task, data, checkpoint, job.source, job.tokenizer, job.truncation)
     print(f"{data}: {describe_data(data)}", file=sys.stderr)
     rows = len(open_dataset(data / "input0" / "train"))
-    return checkpoint, build_trainings(job, checkpoint, rows, cfg.optimization.update_freq[0])
+    return checkpoint, build_trainings(job, checkpoint, rows, update_freq[0])
 
 
 def build_trainings(

@@ -36,6 +36,7 @@ def test_spectrum(roberta, model, text, tmp_path, capsys, monkeypatch):
         main([*words, "--num-sentences", "5"])
 
     def interrupt(*arguments):
+        np.savez(arguments[-1], sums=np.zeros(()), done=0)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(commands, "measure_spectrum", interrupt)

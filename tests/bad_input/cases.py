@@ -123,6 +123,7 @@ CASES: list[Case] = [
         rows.tsv mlm/model.pt --text-column sentence label -> takes one column; repeat it: --text-column label
         rows.tsv mlm/model.pt --source glue -> --source needs a task, got rows.tsv
         data mlm/model.pt --valid rows.tsv -> --valid needs a file of yours, got data
+        sst-2 mlm/model.pt --data task --source glue optimization.update_freq=[] -> update_freq must be one number .*
         sst-2 mlm/model.pt --data task --source glue dataset.max_tokens=99 -> dataset.max_tokens=99 cannot be overridden
         sst-2 data -> data has neither a checkpoint nor .*config.json; it is prepared data
         sst-2 bad/grid -> bad/grid has neither .*; choose one of its runs, such as bad/grid/lr1e-05-batch32-seed1

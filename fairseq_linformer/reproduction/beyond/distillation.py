@@ -30,7 +30,7 @@ from ..run import CONTROL_K, GRADED, STAGGERED, Model, Trained, label, trained_r
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE = "Distillation"
-SAYS = "k = n / 4 with a local window, distilled, explains 90 % of an encoder's variance, k = 2 does not"
+SAYS = "k = n / 4 with a local window, distilled, explains 90 % of an encoder's variance, k = 2 less"
 FOLDER, METRIC, CURVE_METRIC = "distillation", "surviving_variance", "surviving_variance_curve"
 MAX_LOSS, KEEPS = 0.06, 0.9
 _CURVE = tuple(Model.graded(128, 128 // divisor, local_window=w) for w in (4, 0) for divisor in (4, 2, 8))
@@ -134,7 +134,7 @@ def run_distilled(model: Model, inputs: Inputs) -> Result:
 
 CLAIMS = {
     "graded": "Graded windows keep more of 128 and 256 tokens than staggered ones, and hardly less of 512.",
-    "quarter": "After 4 million tokens k = n / 4 with W = 4 explains 90 % of the variance, and k = 2 does not.",
+    "quarter": "After 4 million tokens k = n / 4 with W = 4 explains 90 % of the variance; at n = 128 k = 2 does not.",
     "distilled E and F": "Also after distillation, E and F explain more than <s> and one average of the text.",
 }
 

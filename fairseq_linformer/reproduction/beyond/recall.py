@@ -34,7 +34,7 @@ from ..run import Model, label
 from ..verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, student_interval, wilson
 
 TITLE = "Far-token recall"
-SAYS = "E and F, with the default start, find what is too far for a local window; with k = n / 2"
+SAYS = "E and F of k = n / 2, with the default start, find what is too far for a local window"
 EVALUATION_SEED = 1000
 """Added to the seed of a run for the sequences that it is evaluated on."""
 RECALLED, ABOVE_CHANCE = 0.95, 0.05

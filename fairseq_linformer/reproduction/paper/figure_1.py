@@ -126,7 +126,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     shares = shares_by_layer(results)
     measured = {(source, layer): values for (source, layer), values in shares.items() if not source.endswith(SHUFFLED)}
     tail = "The singular values of attention have a long tail (by our limit), in each layer and head."
-    layers = "The singular values of higher layers are more skewed than those of lower ones, by more than by chance."
+    layers = "The singular values of higher layers are more skewed, and more so than with shuffled weights."
     return [Verdict("tail", tail, tail_checks(measured)), Verdict("layers", layers, layer_checks(shares))]
 
 
