@@ -18,7 +18,7 @@ from ..huggingface import LinformerForSequenceClassification, LinformerPreTraine
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.options import ARCHITECTURES
 from ..models.state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, choose_head, max_positions
-from .exported_folder import choose_class, upgrade_weights
+from .exported_folder import LM_HEAD, choose_class, rename, upgrade_weights
 from .files import (
     MODULES_FOLDER,
     Files,
@@ -31,7 +31,6 @@ from .files import (
     resolve_model,
     write_files,
 )
-from .huggingface_state import LM_HEAD, rename_to_transformers
 from .identify import Kind, identify
 from .model_card import write_card
 from .provenance import NEW_LM_HEAD, collect_provenance, read_origins
@@ -78,7 +77,9 @@ def export_checkpoint(
     if labels is not None and name is None:
         raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")
     config = _build_config(data, checkpoint, name, labels)
-    weights = rename_to_transformers(data["model"], name, config.tie_word_embeddings)
+    weights = rename(data["model"], name, to_transformers=True)
+    if config.tie_word_embeddings:  # stored once
+        weights.pop("lm_head.weight", None)
     if name is None and read_origins(data).get("imported", {}).get("lm_head") == NEW_LM_HEAD:
         weights = {key: value for key, value in weights.items() if not key.startswith(LM_HEAD)}
     config.architectures = [choose_class(weights).__name__]

@@ -124,4 +124,4 @@ def _write_tokenizer(source: Path, target: Path, max_positions: int) -> None:
         tokenizer.enable_padding(pad_id=PADDING_IDX, pad_token="<pad>")
         tokenizer.save(str(target / TOKENIZER_JSON))
     else:
-        print(f"no {TOKENIZER_JSON} is written, since the model's tokenizer is not a fast one", file=sys.stderr)
+        print(f"no {TOKENIZER_JSON} is written, since the model has no fast tokenizer", file=sys.stderr)

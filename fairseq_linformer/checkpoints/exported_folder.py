@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import Tensor
 
-from ..data.tokenizer import load_tokenizer
+from ..data.tokenizer import TokenizerJson
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES
-from ..data.tokenizer_json import SYMBOLS, order_tokens, read_settings
+from ..data.tokenizer_json import SYMBOLS, read_settings
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -22,17 +23,22 @@ from ..models.options import from_linformer_config
 from ..models.state_dicts import (
     CLASSIFICATION_HEADS,
     EMBEDDINGS,
+    ENCODER,
     OUTPUT_BIAS,
     OUTPUT_EMBEDDINGS,
     PADDING_IDX,
     upgrade_projections,
 )
 from .files import Files, build_checkpoint, put_modules, read_companions
-from .huggingface_state import CLASSIFIER, LM_HEAD, State, rename_to_fairseq
 from .provenance import NEW_LM_HEAD, read_origins
 from .sentence_transformers import read_modules
 from .transformers_encoder import add_lm_head
 from .transformers_loading import find_hub_file, find_weights
+
+CLASSIFIER, LM_HEAD = "classifier.", "lm_head."
+"""Prefixes of the heads in ``transformers``."""
+
+State = dict[str, Tensor]
 
 
 def read_exported_checkpoint(
@@ -55,7 +61,7 @@ def read_exported_checkpoint(
             f"'fairseq' in {name}/config.json has no configuration; only models exported from fairseq can be "
             "converted back"
         )
-    state = rename_to_fairseq(weights, config.classification_head_name, config.tie_word_embeddings)
+    state = rename(weights, config.classification_head_name, to_transformers=False)
     _update_lm_head(config, state)
     if used := dictionary or own:
         check_dictionary(Path(used), config.vocab_size, folder)
@@ -65,11 +71,9 @@ def read_exported_checkpoint(
             f"{path} has tokens after <mask>, which dict.txt cannot have; it is read if there is no dict.txt"
         )
     if not files and path:
-        order, files = _read_tokenizer(path, config.vocab_size)
-        for key in (EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS):
-            state[key] = state[key][order]
-        if config.tie_word_embeddings:
-            state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
+        files = _take_tokenizer(path, state)
+    if config.tie_word_embeddings:
+        state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
     files |= put_modules(read_modules(name))
     task = checkpoint["cfg"]["task"]
     if files and task.get("_name") == "sentence_prediction":  # the task reads dictionaries of its inputs and labels
@@ -80,17 +84,35 @@ def read_exported_checkpoint(
     return checkpoint, files
 
 
-def _read_tokenizer(path: Path, vocab_size: int) -> tuple[list[int], Files]:
-    """The tokenizer of an exported folder without ``dict.txt``: its token IDs in the order of fairseq's dictionary,
-    where <mask> also follows tokens that were added later; and the files in this order."""
-    _, ids = read_settings(path.read_bytes(), path)
-    if len(ids) != vocab_size:
-        raise ValueError(
-            f"{path} must have one token per embedding of the model ({vocab_size:,}), got {len(ids):,} tokens"
-        )
-    tokenizer = load_tokenizer(path)
-    dictionary = "".join(f"{line}\n" for line in tokenizer.dictionary).encode()
-    return [ids[token] for token in order_tokens(ids, path)], {DICTIONARY: dictionary, **tokenizer.model_files}
+def _take_tokenizer(path: Path, state: State) -> Files:
+    """The tokenizer of an exported folder without ``dict.txt``, and its dictionary, where <mask> also follows tokens
+    that were added later; ``state`` gets embeddings in this order."""
+    tokenizer = TokenizerJson(path)
+    if (size := len(tokenizer.order)) != (vocab_size := len(state[EMBEDDINGS])):
+        raise ValueError(f"{path} must have one token per embedding of the model ({vocab_size:,}), got {size:,} tokens")
+    for key in state.keys() & {EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS}:
+        state[key] = state[key][tokenizer.order]
+    return {DICTIONARY: "".join(f"{line}\n" for line in tokenizer.dictionary).encode(), **tokenizer.model_files}
+
+
+def rename(state: State, head: str | None, to_transformers: bool) -> State:
+    """A state dict with the prefixes of ``transformers``, or those of fairseq; names of other heads stay as they are.
+
+    Args:
+        head: the classification head of fairseq that is the classifier; None without heads.
+    """
+    prefixes = {
+        ENCODER: "linformer.encoder.",
+        f"encoder.{LM_HEAD}": LM_HEAD,
+        f"{CLASSIFICATION_HEADS}{head}.": CLASSIFIER,
+    }
+    if not to_transformers:
+        prefixes = {new: old for old, new in prefixes.items()}
+    renamed = {}
+    for key, value in state.items():
+        old = next(filter(key.startswith, prefixes), "")
+        renamed[prefixes.get(old, "") + key.removeprefix(old)] = value
+    return renamed
 
 
 def read_exported_weights(name: str, config: LinformerPreTrainedConfig) -> State:

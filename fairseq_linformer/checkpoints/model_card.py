@@ -44,9 +44,7 @@ session = onnxruntime.InferenceSession("FOLDER/{{ file }}")
 print({{ result }})
 ```
 
-`AutoConfig` of transformers 5 reads this folder with `trust_remote_code=True`. optimum-onnx 0.1 requires transformers
-4.57, which cannot read the code; it opens the folder with
-`{{ optimum_class }}.from_pretrained("FOLDER", config=PretrainedConfig.from_pretrained("FOLDER"))`.
+`AutoConfig` of transformers 5 reads this folder with `trust_remote_code=True`.
 {%- else %}
 The model code is in this folder.
 
@@ -114,7 +112,6 @@ def write_card(
     head = config.architectures[0].removeprefix("Linformer").removeprefix("Model")
     task, shape = _KINDS[head]
     pooling = graph and graph["pooling"]
-    optimum_head = "ForCustomTasks" if pooling in ("mean", "cls") else head or "ForFeatureExtraction"
     texts = ["A <mask> sentence."] if task == "fill-mask" else ["First sentence.", "Another sentence, which is longer."]
     card = ModelCard.from_template(
         _describe(config, task, graph, vectors, license),
@@ -129,7 +126,6 @@ def write_card(
         texts=json.dumps(texts),
         result="features.shape" if pooling else _format_result(config, _labels(config, task)),
         auto_class=f"AutoModel{head}",
-        optimum_class=f"ORTModel{optimum_head}",
         task=task,
         rows=[tuple(map(_escape, row)) for row in _list_rows(config, task, graph, tokenizer, vectors)],
         origin=_escape(imported.get("hub") or imported.get("name", "")),

@@ -5,16 +5,19 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from .tables import check_columns
-from .tasks import TASKS
 
 Columns = tuple[tuple[str, ...], str]
 """One or two text columns and their label column."""
-_TABLES = [task.tsv for task in TASKS.values() if task.tsv and task.tsv.columns is None]
-_USUAL: list[Columns] = sorted(
-    {(("premise", "hypothesis"), "label"), *((tuple(table.texts), table.label) for table in _TABLES)},
-    key=lambda usual: (-len(usual[0]), usual),
-)
-"""Columns to look for, those of pairs before those of single texts."""
+_USUAL: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("#1 String", "#2 String"): ("Quality",),
+    ("premise", "hypothesis"): ("label",),
+    ("question", "sentence"): ("label",),
+    ("question1", "question2"): ("is_duplicate",),
+    ("sentence1", "sentence2"): ("gold_label", "label", "score"),
+    ("sentence",): ("label",),
+    ("text",): ("label",),
+}
+"""Text columns to look for, pairs first, and their label columns."""
 
 
 def read_columns(source: Mapping[str, Any]) -> Columns | None:
@@ -43,7 +46,7 @@ def choose_columns(
     if not texts and trained and {*trained[0]} <= {*known}:
         texts = trained[0]
     texts = texts or _recognize_texts(name, known, inputs)
-    usual = [usual_label for usual, usual_label in ([trained] if trained else []) + _USUAL if usual == texts]
+    usual = (*(trained[1:] if trained and trained[0] == texts else ()), *_USUAL.get(texts, ()))
     label = label or next((column for column in (*usual, "label") if column in known), None)
     columns = (*texts, label) if label else texts
     if len(texts) not in ((1, 2) if inputs is None else (inputs,)) or len({*columns}) < len(columns):
@@ -57,8 +60,8 @@ def choose_columns(
 
 def _recognize_texts(name, known: Collection[str], inputs: int | None) -> tuple[str, ...]:
     """The text columns with the names of a task, or ``text``; ValueError if there are none, or if several could be."""
-    matches = [usual for usual, _ in _USUAL if {*usual} <= {*known} and inputs in (None, len(usual))]
-    longest = list(dict.fromkeys(usual for usual in matches if len(usual) == len(matches[0])))
+    matches = [usual for usual in _USUAL if {*usual} <= {*known} and inputs in (None, len(usual))]
+    longest = [usual for usual in matches if len(usual) == len(matches[0])]
     if not longest:
         raise ValueError(f"{name} needs --text-column; choose from {', '.join(known)}")
     if len(longest) > 1:

@@ -1,5 +1,6 @@
 """A user's own task: files with classes or scores."""
 
+import hashlib
 import math
 import sys
 from collections.abc import Collection, Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from ..files import sha256
 from .columns import choose_columns
-from .tables import FORMATS, find_format, open_table, suffix_of
+from .tables import FORMATS, Example, find_format, open_table, suffix_of
 from .task_sources import TaskFiles, check_unusable
 from .tasks import Task, TaskTable, label_key, own_task, parse_score
 from .tokenizer_json import SYMBOLS
@@ -42,12 +43,14 @@ def open_own(
     if label is None:
         raise ValueError(f"{train} needs --label-column; choose from {', '.join(known)}")
     source = _own_files(train, valid, texts, label)
-    examples = list(source.read_files("train"))
+    examples = list(source.read_rows("train"))
     check_unusable(source, "train", [each for each in examples if each.problem], len(examples))
-    labels = [str(each.label) for each in examples if not each.problem]
-    kept = {str(each.label) for each in examples if not (each.problem or source.is_held_out(each))}
-    if valid is None and not any(map(source.is_held_out, examples)):
+    rows = {"train": examples} if valid else _hold_out(examples)
+    if valid is None and not rows["valid"]:
         raise ValueError(f"{train} has only {len(examples):,} rows, too few to hold some out; pass --valid")
+    source = replace(source, rows=rows)
+    labels = [str(each.label) for each in examples if not each.problem]
+    kept = {str(each.label) for each in rows["train"] if not each.problem}
     if are_scores(labels, regression, f"{label} of {train}"):
         source = replace(source, description={**source.description, "labels": "scores"})
         return _own_regression(train, labels, len(texts)), source
@@ -87,7 +90,17 @@ def _own_files(train: Path, valid: Path | None, texts: Sequence[str], label: str
     checksums = {split: sha256(path) for split, path in paths.items() if valid or split == "train"}
     description = {"kind": kind, "text_columns": list(texts), "label_column": label, "sha256": checksums}
     files = {split: {path.name: path} for split, path in paths.items()}
-    return TaskFiles(files, TaskTable({}, texts, label), description, 0.0 if valid else HELD_OUT_SHARE)
+    return TaskFiles(files, TaskTable({}, texts, label), description)
+
+
+def _hold_out(examples: Sequence[Example]) -> dict[str, list[Example]]:
+    """The rows of ``train`` and ``valid``, by the hash of their texts; unusable ones are not held out."""
+    splits: dict[str, list[Example]] = {"train": [], "valid": []}
+    for each in examples:
+        digest = hashlib.blake2b("\t".join(each.texts).encode(), digest_size=8).digest()
+        is_held_out = not each.problem and int.from_bytes(digest, "big") < HELD_OUT_SHARE * 2.0**64
+        splits["valid" if is_held_out else "train"].append(each)
+    return splits
 
 
 def are_scores(labels: Collection[str], regression: bool | None, column: str) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import first_line
+from ..files import is_read_error
 
 FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 """Formats by suffix of the file name."""
@@ -95,7 +96,7 @@ def reject_damage(path) -> Iterator[None]:
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8") from None
     except (EOFError, lzma.LZMAError, pyarrow.ArrowException, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # raised by the system; already clear
+        if is_read_error(error):  # already clear
             raise
         raise ValueError(f"{path} is truncated or damaged: {first_line(error)}") from None
 

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +26,19 @@ class TaskFiles:
         files: those of each split, in the order of their rows, by the name for messages.
         table: their columns.
         description: JSON that identifies the data, without local paths.
-        valid_share: share of the rows that are ``valid``, if both splits are of the same file.
+        rows: those of a split that have been read already.
     """
 
     files: Mapping[str, Mapping[str, Path]]
     table: TaskTable
     description: Mapping[str, Any]
-    valid_share: float = 0.0
+    rows: Mapping[str, Sequence[Example]] = field(default_factory=dict)
 
     def read_rows(self, split: str) -> Iterator[Example]:
-        """All rows of a split; unusable ones are not held out."""
-        for row in self.read_files(split):
-            if not self.valid_share or (split == "valid") == self.is_held_out(row):
-                yield row
-
-    def is_held_out(self, row: Example) -> bool:
-        """Whether a row is ``valid``, if both splits are of the same file."""
-        digest = hashlib.blake2b("\t".join(row.texts).encode(), digest_size=8).digest()
-        return not row.problem and int.from_bytes(digest, "big") < self.valid_share * 2.0**64
-
-    def read_files(self, split: str) -> Iterator[Example]:
-        """All rows of the files of a split."""
+        """All rows of a split."""
+        if split in self.rows:
+            yield from self.rows[split]
+            return
         texts, label = self.table.texts, self.table.label
         for name, path in self.files[split].items():
             if path.suffix == ".txt":

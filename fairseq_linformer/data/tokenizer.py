@@ -158,6 +158,9 @@ class TokenizerJson(Tokenizer):
     Args:
         file: ``tokenizer.json`` with the special tokens of RoBERTa or BERT, or one of ``model_files``.
         dictionary: path of a ``dict.txt``, which must have its tokens in order.
+
+    Attributes:
+        order: (V,) IDs of the file's tokens in the order of the dictionary.
     """
 
     def __init__(self, file, dictionary=None):
@@ -165,6 +168,7 @@ class TokenizerJson(Tokenizer):
 
         settings, ids = tokenizer_json.read_settings(Path(file).read_bytes(), file)
         tokens = tokenizer_json.order_tokens(ids, file)
+        self.order = [ids[token] for token in tokens]
         names = [*SYMBOLS[:FIRST_ID], *tokens[FIRST_ID:-1], SYMBOLS[-1]]
         content = tokenizer_json.rewrite(settings, tokens, names)
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # workers are processes

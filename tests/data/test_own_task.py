@@ -66,12 +66,20 @@ def test_columns_are_recognized_and_rows_held_out_by_the_hash_of_their_text(tmp_
         path = tmp_path / f"{name}.tsv"
         path.write_text("text\tlabel\n" + "".join("\t".join(row) + "\n" for row in order))
         task, source = open_own(path)
+        path.unlink()  # it is read once
         assert task.class_names == ["x", "y"] and source.description["text_columns"] == ["text"]
         found.append([{row.texts for row in source.read_rows(split)} for split in ("train", "valid")])
         assert sum(len(read_task_rows(task, source, split)) for split in ("train", "valid")) == len(rows)
     assert found[0] == found[1] and not found[0][0] & found[0][1]
     assert len(found[0][1]) == pytest.approx(50, abs=20)  # 3 standard deviations of 6.7
     assert f"{tmp_path}/a.tsv: text in text, labels in label" in capsys.readouterr().err
+
+
+def test_columns_of_pairs_are_recognized(tmp_path):
+    """Those of MNLI on the hub, which many data sets share."""
+    (tmp_path / "a.csv").write_text("label,premise,hypothesis\n1,a cat,a dog\n0,a cat,a cat\n")
+    _, source = open_own(tmp_path / "a.csv", valid=tmp_path / "a.csv")
+    assert source.description["text_columns"] == ["premise", "hypothesis"]
 
 
 def test_a_folder_with_train_and_valid(tmp_path):

@@ -2,16 +2,19 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import torch
-from huggingface_hub import ModelCard
+from huggingface_hub import ModelCard, constants
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.export import export_checkpoint
+from fairseq_linformer.checkpoints.exported_folder import read_exported_checkpoint
 from fairseq_linformer.checkpoints.model_card import write_card
+from fairseq_linformer.checkpoints.transformers_loading import load_config
 from fairseq_linformer.huggingface import LinformerPreTrainedConfig
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.modules.projection import learned_projections
@@ -129,6 +132,18 @@ def test_heads_are_exported_and_imported(classifier, classifier_folder, tmp_path
     assert again.task.label_dictionary.string([4]) == "animal: cat"
     before = hub(classifier, back)
     torch.testing.assert_close(again.predict("animal", tokens), before.predict("animal", tokens), rtol=0, atol=0)
+
+
+def test_files_of_an_exported_model_on_the_hub(masked_lm_folder, tmp_path, monkeypatch):
+    """Dictionary and sentencepiece model are those of the folder that was uploaded."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    shutil.copytree(masked_lm_folder, tmp_path / "models--me--model/snapshots/abc")
+    (tmp_path / "models--me--model/refs").mkdir()
+    (tmp_path / "models--me--model/refs/main").write_text("abc")
+    config = load_config(str(masked_lm_folder))
+    (_, files), (_, expected) = (read_exported_checkpoint(name, config) for name in ("me/model", str(masked_lm_folder)))
+    assert files == expected and {"dict.txt", "sentencepiece.bpe.model"} <= {*files}
 
 
 def test_one_of_several_heads(classifier, tmp_path):
