@@ -144,19 +144,13 @@ def labeled(rows: Rows) -> Rows:
     return Rows(Row(row, model=label(row)) for row in rows)
 
 
-def keeps(rows: Rows, model: Model, tokens: int, least: float) -> Check:
-    """A model keeps at least this share of the variance on inputs of so many tokens."""
+def keeps(rows: Rows, model: Model, tokens: int, limit: float, less: bool = False) -> Check:
+    """A model keeps at least this share of the variance on inputs of so many tokens, or ``less``."""
     name = model.label
     if not (row := rows.find(METRIC, **model.fields, tokens=tokens)):
         return Check(UNDECIDED, f"{name} is not measured")
-    return decide(row.value >= least, f"{tokens} tokens: {name} keeps {row.value:.4f}; needs ≥ {least:.4g}")
-
-
-def keeps_less(rows: Rows, model: Model, most: float) -> Check:
-    """A control of its n keeps less than this share of the variance."""
-    if not (row := rows.find(METRIC, **model.fields, tokens=model.n)):
-        return Check(UNDECIDED, f"{model.label} is not measured")
-    return decide(row.value < most, f"{model.n} tokens: {model.label} keeps {row.value:.4f}; needs < {most:.4g}")
+    holds, sign = (row.value < limit, "<") if less else (row.value >= limit, "≥")
+    return decide(holds, f"{tokens} tokens: {name} keeps {row.value:.4f}; needs {sign} {limit:.4g}")
 
 
 def keeps_more(rows: Rows, model: Model, other: Model, tokens: int, loss: float = 0.0) -> Check:
@@ -180,7 +174,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         "graded": graded_checks(short, sizes),
         "quarter": [
             *(keeps(curve, model, model.n, KEEPS) for model in distilled if 4 * model.k == model.n),
-            *(keeps_less(curve, model, KEEPS) for model in controls),
+            *(keeps(curve, model, model.n, KEEPS, less=True) for model in controls),
         ],
         "distilled E and F": [
             keeps_more(curve, model, control, model.n)

@@ -104,22 +104,28 @@ def tail_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
 
 
 def layer_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
-    """The upper half of the layers minus the lower one; of an odd number the middle layer is in neither."""
-    gains, numbers = {}, {}
-    for source in dict.fromkeys(source for source, _ in shares):
-        layers = sorted(layer for each, layer in shares if each == source)
-        half, numbers[source] = max(1, len(layers) // 2), len(layers)
-        lower, upper = (mean(mean(shares[source, i]) for i in some) for some in (layers[:half], layers[-half:]))
-        gains[source] = upper - lower
+    """How much more the upper half of the layers has than the lower one, next to shuffled weights."""
+    by_source: dict[str, list[float]] = {}
+    for (source, _), values in sorted(shares.items(), key=lambda each: each[0][1]):  # by layer
+        by_source.setdefault(source, []).append(mean(values))
     checks = []
-    for source in (source for source in gains if not source.endswith(SHUFFLED)):
-        text = f"{source}: {gains[source]:.3f} more in the upper half of {numbers[source]} layers"
-        control = gains.get(f"{source.partition(', ')[0]}, {SHUFFLED}")
-        if numbers[source] < MIN_LAYERS or control is None:
+    for source, layers in by_source.items():
+        if source.endswith(SHUFFLED):
+            continue
+        text = f"{source}: {gain(layers):.3f} more in the upper half of {len(layers)} layers"
+        control = by_source.get(f"{source.partition(', ')[0]}, {SHUFFLED}")
+        if len(layers) < MIN_LAYERS or control is None:
             checks.append(Check(UNDECIDED, f"{text}; needs {MIN_LAYERS} layers, and the model with {SHUFFLED}"))
         else:
-            checks.append(decide(gains[source] > control, f"{text}; needs > {control:.3f} ({SHUFFLED})"))
+            needed = f"needs > {gain(control):.3f} ({SHUFFLED})"
+            checks.append(decide(gain(layers) > gain(control), f"{text}; {needed}"))
     return checks
+
+
+def gain(layers: Sequence[float]) -> float:
+    """The mean of the upper half minus that of the lower one; of an odd number the middle layer is in neither."""
+    half = max(1, len(layers) // 2)
+    return mean(layers[-half:]) - mean(layers[:half])
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
@@ -145,9 +151,8 @@ def chart(results: Sequence[Result]) -> list[Panel]:
     """The cumulative shares by layer, of the first text of each model."""
     panels = []
     for result in results:
-        curves = result.rows.select("cumulative_share_curve")
-        source = curves[0].source
-        curves = curves.select("cumulative_share_curve", source=source)
+        source = result.rows[0].source
+        curves = result.rows.select("cumulative_share_curve", source=source)
         every = max(1, len(curves) // 6)
         lines = {f"layer {row.layer}": [row.points] for row in curves[::every]}
         x = "index of the singular value, largest first"
