@@ -6,15 +6,17 @@ paper's.
 
 **Tail.** Holds if in each head, as the paper says, the first quarter of the singular values has at least 0.75 of their
 sum (a quarter if all are equal); does not hold if it has less than 0.5 in one. So a single head decides, not the mean.
+Most of it is not learned: the remark has the same share of copies with shuffled weights.
 
 **Layers.** In the upper half of the layers the first quarter of the singular values has a larger share of their sum
-than in the lower half, means over layers and heads. Holds if the difference is larger, for each model and text, than
-that of the same model with shuffled weights, on a fifth of the blocks of the first text; does not hold if it is not for
-one; not enough evidence with fewer than 6 layers. Shuffled are the values within each matrix, so that their sizes stay.
-(Before 2026-11-30 the rule had no control, and held.)
+than in the lower half, means over layers and heads. The control is the same model, whose values are shuffled within
+each matrix, so that their sizes stay: 20 copies, on a 25th of the blocks of the first text. Holds if the difference is
+larger than that of all copies, for each model and text; does not hold if it is smaller than that of all copies, for
+one; not enough evidence with fewer than 6 layers. (The rule had no control before 2026-11-30, and then a single copy;
+it held.)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, mean
@@ -23,12 +25,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from ...analysis.attention_model import AttentionModel
 from ...analysis.loading import load_model
 from ...analysis.sentences import Sentences
 from ...analysis.spectrum import Spectrum, measure_spectrum
 from ...data.manifest import describe_source
 from ..page import Panel, Table
-from ..result import Inputs, Parts, Result, Row, in_words, join, repeated, significant
+from ..result import Inputs, Parts, Result, Row, Rows, in_words, join, repeated, significant
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
@@ -36,7 +39,7 @@ SAYS = "singular values of attention have a long tail, more so in higher layers"
 SHUFFLED = "shuffled weights"
 PARTS: Parts = {scale: dict.fromkeys(("encoder", SHUFFLED), ("encoder", "source")) for scale in ("smoke", "encoder")}
 TAIL, NO_TAIL = 0.75, 0.5
-MIN_LAYERS = 6
+MIN_LAYERS, COPIES = 6, 20
 SIZES = {"smoke": (16, 2), "encoder": (512, 50)}
 """n, and sentences per source; the paper takes 10,000."""
 
@@ -49,22 +52,33 @@ def run(inputs: Inputs) -> Result:
     if model.n < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")
     texts = [Sentences(source, model, n) for source in inputs.source]
-    names = [text.name for text in texts]
     if inputs.part == SHUFFLED:
-        shuffle(model.module)
-        texts, names, number = texts[:1], [SHUFFLED], max(1, number // 5)
-    spectra = {
-        f"{name}, {each}": measure_spectrum(model, text, number, n, text.name) for each, text in zip(names, texts)
-    }
+        texts = texts[:1]
+        rows = list(measure_copies(name, model, texts[0], max(1, number // 25)))
+    else:
+        spectra = {f"{name}, {text.name}": measure_spectrum(model, text, number, n, text.name) for text in texts}
+        rows = rows_of(spectra)
     sums = [[file["sha256"][:12] for file in describe_source(text.source)["files"]] for text in texts]
     data = "sha256: " + ", ".join(" ".join([text.name, *each]) for text, each in zip(texts, sums))
-    return replace(inputs, part=f"{inputs.part} {name.lower()}").result(rows_of(spectra), data)
+    return replace(inputs, part=f"{inputs.part} {name.lower()}").result(rows, data)
+
+
+def measure_copies(name: str, model: AttentionModel, text: Sentences, number: int) -> Iterator[Row]:
+    """For each copy with shuffled weights: the difference between the halves of the layers, and the share of heads with
+    a long tail."""
+    generator = torch.Generator().manual_seed(1)
+    for copy in range(1, COPIES + 1):
+        shuffle(model.module, generator)
+        heat = measure_spectrum(model, text, number, text.n, f"{text.name}, {SHUFFLED} {copy}").heat
+        at = {"model": name, "n": text.n, "seed": copy}
+        share = "share of the sum of singular values"
+        yield Row(metric="difference", value=significant(compare_halves(heat.mean(1))), unit=share, **at)
+        yield Row(metric="tail", value=significant((heat >= TAIL).mean()), unit="share of heads", **at)
 
 
 @torch.no_grad()
-def shuffle(module: nn.Module) -> None:
+def shuffle(module: nn.Module, generator: torch.Generator) -> None:
     """Shuffle the values within each matrix of a model."""
-    generator = torch.Generator().manual_seed(1)
     for weight in module.parameters():
         if weight.dim() > 1:
             weight.copy_(weight.flatten()[torch.randperm(weight.numel(), generator=generator)].view_as(weight))
@@ -86,10 +100,10 @@ def rows_of(spectra: Mapping[str, Spectrum]) -> list[Row]:
     return rows
 
 
-def shares_by_layer(results: Sequence[Result]) -> dict[tuple[str, int], list[float]]:
+def shares_by_layer(rows: Rows) -> dict[tuple[str, int], list[float]]:
     """The share of each head at a quarter of the singular values, by source and layer."""
     shares: dict[tuple[str, int], list[float]] = {}
-    for row in join(results).select("cumulative_share"):
+    for row in rows.select("cumulative_share"):
         shares.setdefault((row.source, row.layer), []).append(row.value)
     return shares
 
@@ -103,41 +117,55 @@ def tail_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
     return checks
 
 
-def layer_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
-    """How much more the upper half of the layers has than the lower one, next to shuffled weights."""
+def tail_remarks(rows: Rows) -> list[str]:
+    """The share of heads with a long tail on each text, next to that of copies with shuffled weights."""
     by_source: dict[str, list[float]] = {}
-    for (source, _), values in sorted(shares.items(), key=lambda each: each[0][1]):  # by layer
+    for row in rows.select("cumulative_share"):
+        by_source.setdefault(row.source, []).append(row.value)
+    remarks = []
+    for source, values in by_source.items():
+        copies = [row.value for row in rows.select("tail", model=source.partition(", ")[0])]
+        share = f"{source}: {fmean(value >= TAIL for value in values):.2f} of the heads have ≥ {TAIL}"
+        remarks.append(f"{share}; with {SHUFFLED} {in_words(Row(repeated(copies, fmean)))}")
+    return remarks
+
+
+def layer_checks(rows: Rows) -> list[Check]:
+    """How much more the upper half of the layers has than the lower one, next to copies with shuffled weights."""
+    by_source: dict[str, list[float]] = {}
+    for (source, _), values in sorted(shares_by_layer(rows).items(), key=lambda each: each[0][1]):  # by layer
         by_source.setdefault(source, []).append(mean(values))
     checks = []
     for source, layers in by_source.items():
-        if source.endswith(SHUFFLED):
-            continue
-        text = f"{source}: {gain(layers):.3f} more in the upper half of {len(layers)} layers"
-        control = by_source.get(f"{source.partition(', ')[0]}, {SHUFFLED}")
-        if len(layers) < MIN_LAYERS or control is None:
-            checks.append(Check(UNDECIDED, f"{text}; needs {MIN_LAYERS} layers, and the model with {SHUFFLED}"))
+        difference = compare_halves(layers)
+        text = f"{source}: {difference:.3f} more in the upper half of {len(layers)} layers"
+        copies = [row.value for row in rows.select("difference", model=source.partition(", ")[0])]
+        if len(layers) < MIN_LAYERS or not copies:
+            checks.append(Check(UNDECIDED, f"{text}; needs {MIN_LAYERS} layers, and copies with {SHUFFLED}"))
         else:
-            needed = f"needs > {gain(control):.3f} ({SHUFFLED})"
-            checks.append(decide(gain(layers) > gain(control), f"{text}; {needed}"))
+            needed = f"needs > {max(copies):.3f} ({len(copies)} copies with {SHUFFLED}, least {min(copies):.3f})"
+            checks.append(decide(difference > max(copies), f"{text}; {needed}", difference < min(copies)))
     return checks
 
 
-def gain(layers: Sequence[float]) -> float:
+def compare_halves(layers: Sequence[float]) -> float:
     """The mean of the upper half minus that of the lower one; of an odd number the middle layer is in neither."""
     half = max(1, len(layers) // 2)
-    return mean(layers[-half:]) - mean(layers[:half])
+    return fmean(layers[-half:]) - fmean(layers[:half])
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    shares = shares_by_layer(results)
-    measured = {(source, layer): values for (source, layer), values in shares.items() if not source.endswith(SHUFFLED)}
+    rows = join(results)
     tail = "The singular values of attention have a long tail (by our limit), in each layer and head."
     layers = "The singular values of higher layers are more skewed, and more so than with shuffled weights."
-    return [Verdict("tail", tail, tail_checks(measured)), Verdict("layers", layers, layer_checks(shares))]
+    return [
+        Verdict("tail", tail, tail_checks(shares_by_layer(rows)), remarks=tail_remarks(rows)),
+        Verdict("layers", layers, layer_checks(rows)),
+    ]
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    shares = shares_by_layer(results)
+    shares = shares_by_layer(join(results))
     sources = list(dict.fromkeys(source for source, _ in shares))
     rows = [
         [str(layer), *(in_words(Row(repeated(shares.get((source, layer), []), fmean))) for source in sources)]
@@ -151,8 +179,10 @@ def chart(results: Sequence[Result]) -> list[Panel]:
     """The cumulative shares by layer, of the first text of each model."""
     panels = []
     for result in results:
-        source = result.rows[0].source
-        curves = result.rows.select("cumulative_share_curve", source=source)
+        if not (curves := result.rows.select("cumulative_share_curve")):
+            continue
+        source = curves[0].source
+        curves = curves.select("cumulative_share_curve", source=source)
         every = max(1, len(curves) // 6)
         lines = {f"layer {row.layer}": [row.points] for row in curves[::every]}
         x = "index of the singular value, largest first"
