@@ -215,9 +215,10 @@ def ratio_table(rows: Rows, models: Sequence[Model]) -> Table:
 
 
 def ratio_in_words(rows: Rows, a: Model, b: Model) -> str:
-    """A ratio of perplexities and its interval, for a cell of a table."""
-    ratio = perplexity_ratio(rows, a, b)
-    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "-"
+    """A ratio of perplexities and its interval, which a single seed does not have, for a cell of a table."""
+    if ratio := perplexity_ratio(rows, a, b):
+        return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+    return "".join(f"{2**bits:.3f} (one seed)" for bits in log_ratios(rows, a, b).values()) or "-"
 
 
 def perplexity_table(rows: Rows, title: str, models: Sequence[Model]) -> Table:

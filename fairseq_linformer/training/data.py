@@ -89,12 +89,8 @@ def prepare_data(
     check_dictionary(words, checkpoint.vocab_size, checkpoint.path, "prepare the data again", same_as=[dictionary])
 
 
-def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
-    """Check that a prepared folder is complete, and was prepared for this task and n.
-
-    Returns:
-        The manifest; empty if there is none.
-    """
+def check_folder(task: Task, folder: Path, n: int) -> None:
+    """Raise ValueError unless a prepared folder is complete, and was prepared for this task and n."""
     manifest = read_manifest(folder)
     check_same(folder, {"task": manifest.get("task", task.name)}, {"task": task.name})
     for part in (*(f"input{i}" for i in range(task.num_inputs)), *(["label"] if task.classes else [])):
@@ -107,7 +103,6 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
             f"n = {n}; prepare the data again in another folder, or resize the model: "
             f"fairseq-linformer convert CHECKPOINT OUT --max-positions {positions}"
         )
-    return manifest
 
 
 def _num_truncated(manifest: dict[str, Any]) -> int:
