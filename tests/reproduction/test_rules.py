@@ -481,11 +481,19 @@ LIMITS = {  # by metric, baseline and n
     "inference": {("time_ratio", "roberta", 16384): 5.3},
 }
 for part, limits in LIMITS.items():
-    for (metric, baseline, n), limit in limits.items():
-        step, where = (-0.01 if metric == "bytes_share" else 0.01), {"model": "ours", "baseline": baseline, "n": n}
+    for each, limit in limits.items():
+        step = -0.01 if each[0] == "bytes_share" else 0.01
         within, beyond = limit + step, limit - step
+        names = ("metric", "baseline", "n")
+        others = [
+            rounds(model="ours", value=0.5 if at[0] == "bytes_share" else 9.0, **dict(zip(names, at)))
+            for at in limits
+            if at != each
+        ]
         for low, high, outcome in ((within, within, HOLDS), (beyond, within, UNDECIDED), (beyond, beyond, FAILS)):
-            rule(speed, part, (outcome, [rounds(metric, limit, min(low, high), max(low, high), **where)]), part=part)
+            row = rounds(value=limit, low=min(low, high), high=max(low, high), model="ours", **dict(zip(names, each)))
+            rule(speed, part, (outcome, [row, *others]), part=part)
+        rule(speed, part, *([(UNDECIDED, others)] if others else []), part=part)
 
 
 @pytest.mark.parametrize("module, claim, outcome, result", RULES)
