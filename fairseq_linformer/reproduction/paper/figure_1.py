@@ -6,7 +6,7 @@ paper's.
 
 **Tail.** Holds if in each head, as the paper says, the first quarter of the singular values has at least 0.75 of their
 sum (a quarter if all are equal); does not hold if it has less than 0.5 in one. So a single head decides, not the mean.
-Most of it is not learned: the remark has the same share of copies with shuffled weights.
+A tail need not be learned: the remark has the share of heads with one also for copies with shuffled weights.
 
 **Layers.** In the upper half of the layers the first quarter of the singular values has a larger share of their sum
 than in the lower half, means over layers and heads. The control is the same model, whose values are shuffled within

@@ -10,10 +10,10 @@ median decreases. Does not hold if at one step every round is below every round 
 "time" when the H100 was measured. On the CPU the speedup of SDPA over materialized weights passes **time with n**, on
 the H100 it does not: it is 6.6 at n = 8,192 and 5.0 at 16,384. There are three rounds on the CPU.)
 
-**memory (counted)** (right half): the largest batches for 16 GiB, counted from shapes at base size in fp16, with
+**counted memory** (right half): the largest batches for 16 GiB, counted from shapes at base size in fp16, with
 materialized attention weights in both models, and nothing computed in chunks, as on a GPU. Holds if the Linformer's is
-larger in every cell of the paper in which a sentence of the Transformer fits; **memory with n (counted)** and **memory
-with k (counted)** as for the time. SDPA does not materialize the weights: its memory is linear in n, too. On an H100,
+larger in every cell of the paper in which a sentence of the Transformer fits; **counted memory with n** and **counted
+memory with k** as for the time. SDPA does not materialize the weights: its memory is linear in n, too. On an H100,
 where this code does not materialize its weights either, its largest batches were 0.94 to 1.00 times those of SDPA, and
 next to materialized weights they did not grow with a smaller k (`git show 8023c333:results/table_3/gpu.json`). Section
 5.3 gives a V100 of 16 GB and no precision; fp16 is ASSUMED: in fp32 a single sentence of 16,384 positions, for which
@@ -49,8 +49,7 @@ CLAIMS = {
     "memory": "The Linformer fits larger batches than such a Transformer.",
 }
 OVER_SDPA = "The Linformer is faster than a Transformer with PyTorch's fused attention."
-MEASURED = {"time": "", "memory": " (counted)"}
-"""The end of a verdict's name."""
+NAMES = {"time": "time", "memory": "counted memory"}
 GROWTH = {"n": "n", "k": "a smaller k"}
 """What the gain grows with, along the columns of the paper's table and along its rows."""
 METRICS = {"time": "time_ratio", "memory": "batch_ratio"}
@@ -155,11 +154,11 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     measured = {result.part: result for result in results}
     for half, claim in CLAIMS.items():
         result = measured.get(half)
-        found.append(Verdict(half + MEASURED[half], claim, gain_checks(result) if result else []))
+        found.append(Verdict(NAMES[half], claim, gain_checks(result) if result else []))
         if half == "time":
             found.append(Verdict("over SDPA", OVER_SDPA, sdpa_checks(result) if result else []))
         for along, words in GROWTH.items():
-            name, claim = f"{half} with {along}{MEASURED[half]}", f"The gain in {half} grows with {words}."
+            name, claim = f"{NAMES[half]} with {along}", f"The gain in {half} grows with {words}."
             found.append(Verdict(name, claim, growth_checks(result, along) if result else []))
     return found
 
