@@ -46,7 +46,7 @@ def peak_bytes(run: Callable[[], object], module: nn.Module, inputs: Iterable[Te
 
 def step_peak_bytes(module: nn.Module, inputs: Sequence[Tensor], device: str) -> int:
     """The peak bytes of a forward and backward pass, without the gradients, which are allocated before, as in all steps
-    but the first.
+    but the first. The module has no parameters afterwards.
 
     Raises:
         torch.OutOfMemoryError: the GPU runs out of memory.
@@ -54,7 +54,10 @@ def step_peak_bytes(module: nn.Module, inputs: Sequence[Tensor], device: str) ->
     for p in module.parameters():
         if p.requires_grad:
             p.grad = torch.zeros_like(p)
-    return peak_bytes(lambda: module(*inputs).backward(), module, inputs, device)
+    peak = peak_bytes(lambda: module(*inputs).backward(), module, inputs, device)
+    for p in module.parameters():  # PyTorch's memory tracker never frees them
+        p.data, p.grad = p.new_empty(0), None
+    return peak
 
 
 def forward_peak_bytes(build: Callable[[], nn.Module], batch: int, n: int, dtype: torch.dtype) -> int:
