@@ -12,19 +12,21 @@ from ..config import flag_of
 from ..data.tokenizer_files import DICTIONARY
 from ..files import check_can_be_written, check_new_folder, new_folder
 from ..models.options import ARCHITECTURES, COMPARED, LinformerRobertaConfig
-from ..models.state_dicts import max_positions, upgrade_names
+from ..models.state_dicts import has_projections, max_positions, upgrade_names
 from .files import (
     MODULES_FOLDER,
     Files,
     find_companions,
+    get_architecture,
     get_cfg_section,
     read_checkpoint,
     read_companions,
     write_model,
 )
 from .identify import MODEL, Kind, ModelPath, identify
+from .provenance import NEW_LM_HEAD, read_origins
 from .sentence_transformers import ENCODER, set_length
-from .to_linformer import from_authors, is_linformer, resize, to_linformer
+from .to_linformer import from_authors, resize, to_linformer
 
 
 def convert(source, out, *, dictionary=None, **options: Any) -> tuple[dict[str, Any], int]:
@@ -88,7 +90,7 @@ def change_model(checkpoint: dict[str, Any], arch: str | None = None, **options:
         options: as for ``to_linformer``; for a Linformer or a RoBERTa only ``max_positions``.
     """
     checkpoint = from_authors(checkpoint)
-    if is_linformer(checkpoint):
+    if has_projections(checkpoint["model"]):
         kind = "a Linformer"
         options |= {"arch": arch} if arch else {}
     elif arch == "roberta":
@@ -111,17 +113,13 @@ def describe(checkpoint: dict[str, Any], old_n: int, folder: Path) -> Iterator[s
         yield f"positions {old_n + 1} to {n} start as copies of positions 1 to {old_n}; train them"
     if not (folder / DICTIONARY).is_file():
         yield "without dict.txt and tokenizer, since INPUT has no dict.txt; --dictionary FILE adds both"
-    if checkpoint.get("provenance", {}).get("imported", {}).get("lm_head", "imported") != "imported":
+    if read_origins(checkpoint).get("imported", {}).get("lm_head") == NEW_LM_HEAD:
         yield "the encoder has no masked LM head; that of the checkpoint is new and untrained"
-    yield f"fairseq-train: {' '.join(_training_options(model))}"
-
-
-def _training_options(model: dict[str, Any]) -> Iterator[str]:
-    """The options of ``fairseq-train`` for a model: its architecture, and what that does not imply."""
-    arch = model.get("_name") or model.get("arch")
-    yield f"--arch {arch}"
-    implied = {field.name: field.default for field in fields(LinformerRobertaConfig)} | ARCHITECTURES.get(str(arch), {})
+    arch = get_architecture(checkpoint)
+    implied = {field.name: field.default for field in fields(LinformerRobertaConfig)} | ARCHITECTURES.get(arch, {})
+    options = [f"--arch {arch}"]
     for name in COMPARED:
         value, default = model.get(name), implied.get(name)
         if value not in (None, False, getattr(default, "value", default)):
-            yield flag_of(name) + f" {value}" * (value is not True)
+            options.append(flag_of(name) + f" {value}" * (value is not True))
+    yield f"fairseq-train: {' '.join(options)}"

@@ -27,7 +27,6 @@ from .files import (
     get_architecture,
     get_cfg_section,
     read_checkpoint,
-    read_files,
     resolve_model,
     write_files,
 )
@@ -83,7 +82,7 @@ def export_checkpoint(
     if name is None and read_origins(data).get("imported", {}).get("lm_head") == NEW_LM_HEAD:
         weights = {key: value for key, value in weights.items() if not key.startswith(LM_HEAD)}
     config.architectures = [choose_class(weights).__name__]
-    weights = upgrade_weights(weights, config, checkpoint)
+    upgrade_weights(weights, config, checkpoint)
     if tokenizer:
         folder = find_companions(checkpoint, data)
         tokens, files = find_tokenizer(folder, config.max_positions, dictionary, tokenizer_files)
@@ -106,7 +105,8 @@ def export_checkpoint(
 
 def _find_modules(checkpoint, config: LinformerPreTrainedConfig, pooling: str | None) -> Files:
     """The encoder's modules of ``sentence-transformers``, or those of ``pooling``; a classifier has none by itself."""
-    modules = read_files(Path(checkpoint).parent / MODULES_FOLDER)
+    folder = Path(checkpoint).parent / MODULES_FOLDER
+    modules = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     if pooling:
         modules = set_pooling(modules, pooling, config.embed_dim)
     elif not modules or config.architectures == [LinformerForSequenceClassification.__name__]:
@@ -132,12 +132,12 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
         return config
     prefix = f"{CLASSIFICATION_HEADS}{head}."
     classes = state[prefix + "out_proj.weight"].size(0)
-    labels = labels or find_labels(path, data, classes)
-    names = [f"LABEL_{i}" for i in range(classes)] if labels is None else read_labels(labels, classes)
     config.classification_head_name = head
     config.classifier_inner_dim = state[prefix + "dense.weight"].size(0)
-    config.id2label = dict(enumerate(names))
-    config.label2id = {label: i for i, label in enumerate(names)}
+    config.num_labels = classes  # named LABEL_0, LABEL_1, ...
+    if labels := labels or find_labels(path, data, classes):
+        config.id2label = dict(enumerate(read_labels(labels, classes)))
+        config.label2id = {label: i for i, label in config.id2label.items()}
     if get_cfg_section(data, "criterion").get("regression_target"):
         config.problem_type = "regression"
     elif classes > 1:

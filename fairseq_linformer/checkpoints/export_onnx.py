@@ -11,7 +11,7 @@ from typing import Any
 
 from ..data.tokenizer_files import TOKENIZER_JSON
 from ..files import new_folder
-from ..huggingface import LinformerModel, LinformerPreTrainedConfig
+from ..huggingface import LinformerModel, LinformerPreTrainedConfig, LinformerPreTrainedModel
 from ..models.state_dicts import PADDING_IDX
 from .export import export_checkpoint
 from .exported_folder import choose_class, read_exported_weights
@@ -65,7 +65,8 @@ def export_onnx(
             export_checkpoint(model.path, folder, tokenizer=tokenizer, **options)
         elif any(options.values()):
             raise ValueError(f"{source} has its own tokenizer and labels, and one head; unset the options for them")
-        config, network = _load(folder, source)
+        network = _load(folder, source)
+        config = network.config
         n = max_positions or config.max_positions
         if not 2 <= n <= config.max_positions:  # <s> and </s>
             raise ValueError(f"--max-positions must be between 2 and the model's n ({config.max_positions}), got {n}")
@@ -86,8 +87,8 @@ def export_onnx(
         write_card(target, config, graph=graph, vectors=chosen and str(chosen), license=license)
 
 
-def _load(folder: Path, source) -> tuple[LinformerPreTrainedConfig, Any]:
-    """The configuration and the model of an exported folder, which errors name as ``source``."""
+def _load(folder: Path, source) -> LinformerPreTrainedModel:
+    """The model of an exported folder, which errors name as ``source``."""
     config = load_config(str(folder))
     if not isinstance(config, LinformerPreTrainedConfig):
         raise ValueError(f"{source} must be a folder that `export` wrote, got model_type {config.model_type!r}")
@@ -97,20 +98,21 @@ def _load(folder: Path, source) -> tuple[LinformerPreTrainedConfig, Any]:
         weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
     network = model_class(config)
     network.load_state_dict(weights, strict=False)  # checked when they were read; a tied weight is stored once
-    return config, network
+    return network
 
 
 def _choose_pooling(modules: Files, mode: str | None, is_headless: bool, source) -> Pooling | None:
     """The pooling of a graph; None for the head's logits."""
-    own = find_pooling(modules) if modules else Pooling("none")
-    if mode is not None:
-        return own if mode in POOLINGS else Pooling(mode)
-    if is_headless and own is None:
+    if mode is None and not is_headless:
+        return None
+    if mode == "none" or not modules:
+        return Pooling("none")
+    if (pooling := find_pooling(modules)) is None:
         raise ValueError(
             f"{source} makes vectors by {describe_modules(modules)}, which a graph does not; pass --pooling none for "
             "the features of each token"
         )
-    return own if is_headless else None
+    return pooling
 
 
 def _write_tokenizer(source: Path, target: Path, max_positions: int) -> None:

@@ -27,12 +27,13 @@ from ..models.state_dicts import (
     OUTPUT_BIAS,
     OUTPUT_EMBEDDINGS,
     PADDING_IDX,
+    head_names,
     upgrade_projections,
 )
-from .files import Files, build_checkpoint, put_modules, read_companions
+from .files import LABELS, Files, build_checkpoint, put_modules, read_companions
+from .from_transformers import add_lm_head
 from .provenance import NEW_LM_HEAD, read_origins
 from .sentence_transformers import read_modules
-from .transformers_encoder import add_lm_head
 from .transformers_loading import find_hub_file, find_weights
 
 CLASSIFIER, LM_HEAD = "classifier.", "lm_head."
@@ -62,26 +63,32 @@ def read_exported_checkpoint(
             "converted back"
         )
     state = rename(weights, config.classification_head_name, to_transformers=False)
-    _update_lm_head(config, state)
+    origins = read_origins({"provenance": config.fairseq})
+    imported, is_classifier = origins.get("imported") or {}, bool(head_names(state))
+    if OUTPUT_BIAS not in state:
+        add_lm_head(state)
+        origins["imported"] = {**imported, "lm_head": NEW_LM_HEAD}
+    elif imported.get("lm_head") == NEW_LM_HEAD and not is_classifier:  # ``Trainer`` has trained it
+        origins["imported"] = {**imported, "lm_head": "imported"}
     if used := dictionary or own:
         check_dictionary(Path(used), config.vocab_size, folder)
-    checkpoint, files = _restore_checkpoint(config, state, cfg), read_companions(folder, dictionary)
-    if files and path and read_settings(path.read_bytes(), path)[1].get(SYMBOLS[-1]) != config.vocab_size - 1:
+    cfg, files = _restore_cfg(config, cfg, is_classifier), read_companions(folder, dictionary)
+    if path and not files:
+        files = _take_tokenizer(path, state)
+    elif path and read_settings(path.read_bytes(), path)[1].get(SYMBOLS[-1]) != config.vocab_size - 1:
         raise ValueError(
             f"{path} has tokens after <mask>, which dict.txt cannot have; it is read if there is no dict.txt"
         )
-    if not files and path:
-        files = _take_tokenizer(path, state)
     if config.tie_word_embeddings:
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
     files |= put_modules(read_modules(name))
-    task = checkpoint["cfg"]["task"]
+    task = cfg["task"]
     if files and task.get("_name") == "sentence_prediction":  # the task reads dictionaries of its inputs and labels
         files[f"input0/{DICTIONARY}"] = files[DICTIONARY]
         if not task.get("regression_target"):
             labels = (config.id2label[i] for i in range(config.num_labels))
-            files[f"label/{DICTIONARY}"] = "".join(f"{label} 1\n" for label in labels).encode()
-    return checkpoint, files
+            files[LABELS] = "".join(f"{label} 1\n" for label in labels).encode()
+    return build_checkpoint(cfg, state, origins), files
 
 
 def _take_tokenizer(path: Path, state: State) -> Files:
@@ -129,7 +136,8 @@ def read_exported_weights(name: str, config: LinformerPreTrainedConfig) -> State
         raise ValueError(f"{name} has a head that fairseq lacks; save its encoder, model.base_model, instead")
     if any(key.startswith("encoder.") for key in weights):  # saved by LinformerModel
         weights = {f"linformer.{key}": value for key, value in weights.items()}
-    return upgrade_weights(weights, config, name)
+    upgrade_weights(weights, config, name)
+    return weights
 
 
 def choose_class(weights: State) -> type[LinformerPreTrainedModel]:
@@ -139,22 +147,9 @@ def choose_class(weights: State) -> type[LinformerPreTrainedModel]:
     return LinformerForMaskedLM if any(key.startswith(LM_HEAD) for key in weights) else LinformerModel
 
 
-def _update_lm_head(config: LinformerPreTrainedConfig, state: State) -> None:
-    """Give a checkpoint without a masked LM head a new one, and record it, or that ``Trainer`` has trained one."""
-    details = config.fairseq or {}
-    imported = details.get("imported") or {}
-    is_new = OUTPUT_BIAS not in state
-    if is_new:
-        add_lm_head(state)
-    has_head = any(key.startswith(CLASSIFICATION_HEADS) for key in state)
-    if is_new or (not has_head and imported.get("lm_head") == NEW_LM_HEAD):
-        imported = {**imported, "lm_head": NEW_LM_HEAD if is_new else "imported"}
-        config.fairseq = {**details, "imported": imported}
-
-
-def upgrade_weights(weights: State, config: LinformerPreTrainedConfig, source) -> State:
-    """Weights of any version as this one stores them; ValueError if they do not match the configuration."""
-    weights = dict(weights)
+def upgrade_weights(weights: State, config: LinformerPreTrainedConfig, source) -> None:
+    """Bring weights of any version into the form of this one, in place; ValueError if they do not match the
+    configuration."""
     upgrade_projections(weights)
     model_class = choose_class(weights)
     with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
@@ -169,33 +164,22 @@ def upgrade_weights(weights: State, config: LinformerPreTrainedConfig, source) -
             raise ValueError(
                 f"weights and configuration of {source} do not match: {key} must have shape {wanted}, got {found}"
             )
-    return weights
 
 
-def _restore_checkpoint(config: LinformerPreTrainedConfig, state: State, exported: dict[str, Any]) -> dict[str, Any]:
-    """Build a checkpoint as fairseq saves it, without optimizer state.
+def _restore_cfg(config: LinformerPreTrainedConfig, exported: dict[str, Any], is_classifier: bool) -> dict[str, Any]:
+    """The sections of ``cfg``. ``config.json`` may have been changed since the export, and takes precedence.
 
-    Args:
-        exported: sections of ``cfg`` at the export. ``config.json`` may have been changed since, and takes precedence.
+    ``Trainer`` may have trained a classifier on an export of a masked language model, or of another classifier.
     """
-    cfg = dict(exported)
-    cfg["model"] = {
-        **cfg["model"],
+    model = {
+        **exported["model"],
         **from_linformer_config(config.to_linformer_config()),
         "pooler_activation_fn": config.pooler_activation_fn,
         "pooler_dropout": config.pooler_dropout,
         "untie_weights_roberta": not config.tie_word_embeddings,
     }
-    if any(key.startswith(CLASSIFICATION_HEADS) for key in state):
-        cfg |= _classification(config, cfg["task"], cfg.get("criterion") or {})
-    return build_checkpoint(cfg, state, read_origins({"provenance": config.fairseq}))
-
-
-def _classification(
-    config: LinformerPreTrainedConfig, task: dict[str, Any], criterion: dict[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """The sections ``task`` and ``criterion`` of a classifier, which ``Trainer`` may have trained on an export of a
-    masked language model, or of another classifier."""
+    if not is_classifier:
+        return {**exported, "model": model}
     if config.problem_type == "multi_label_classification":
         raise ValueError("problem_type in config.json must not be multi_label_classification, which fairseq lacks")
     is_regression = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
@@ -203,8 +187,14 @@ def _classification(
         raise ValueError(
             f"a regression in config.json must have one label, since fairseq's has, got {config.num_labels}"
         )
+    task, criterion = exported["task"], exported.get("criterion") or {}
     if task.get("_name") != "sentence_prediction":
         task = {"data": task.get("data"), "max_positions": config.max_positions, "init_token": 0, "separator_token": 2}
         criterion = {"classification_head_name": config.classification_head_name}
     both = {"_name": "sentence_prediction", "regression_target": is_regression}
-    return {"task": {**task, **both, "num_classes": config.num_labels}, "criterion": {**criterion, **both}}
+    return {
+        **exported,
+        "model": model,
+        "task": {**task, **both, "num_classes": config.num_labels},
+        "criterion": {**criterion, **both},
+    }

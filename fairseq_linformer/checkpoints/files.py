@@ -33,6 +33,10 @@ def read_checkpoint(path) -> dict[str, Any]:
         What fairseq saved: ``model``, ``cfg``, ``extra_state``, ...
     """
     # Not at the top: an exported folder is evaluated without fairseq.
+    from fairseq.checkpoint_utils import _upgrade_state_dict
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from omegaconf import OmegaConf
+
     from ..models.fairseq_fixes import check_settings, load_weights_only
     from ..models.options import ARCHITECTURES
     from ..models.state_dicts import drop_old_buffers
@@ -42,7 +46,9 @@ def read_checkpoint(path) -> dict[str, Any]:
         raise ValueError(f"{path} has no 'model'; expected a fairseq checkpoint")
     check_settings(path, checkpoint)
     if isinstance(checkpoint.get("args"), Namespace):
-        checkpoint = _with_cfg(checkpoint)
+        checkpoint = _upgrade_state_dict(checkpoint)  # as fairseq itself does
+        upgraded = convert_namespace_to_omegaconf(checkpoint.pop("args"))
+        checkpoint["cfg"] = OmegaConf.to_container(upgraded, resolve=True, enum_to_str=True)
     cfg = checkpoint.get("cfg")
     if not isinstance(cfg, dict) or cfg.get("model") is None or cfg.get("task") is None:
         raise ValueError(f"{path} has neither 'cfg' nor 'args', which define the model")
@@ -70,21 +76,10 @@ def training_seconds(path, start) -> float:
     return float(until) - float(before)
 
 
-def _with_cfg(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade an old checkpoint to the layout of fairseq 0.12, as fairseq itself does."""
-    from fairseq.checkpoint_utils import _upgrade_state_dict
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-    from omegaconf import OmegaConf
-
-    checkpoint = _upgrade_state_dict(checkpoint)
-    cfg = convert_namespace_to_omegaconf(checkpoint.pop("args"))
-    return {**checkpoint, "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)}
-
-
 def get_cfg_section(checkpoint: dict[str, Any], name: str) -> dict[str, Any]:
     """A copy of a section of ``cfg``, empty if it is missing. fairseq stores some sections as a Namespace."""
-    value = checkpoint["cfg"].get(name)
-    return dict(value if isinstance(value, dict) else vars(value) if value is not None else {})
+    section = checkpoint["cfg"].get(name) or {}
+    return dict(vars(section) if isinstance(section, Namespace) else section)
 
 
 def get_architecture(checkpoint: dict[str, Any]) -> Any:
@@ -142,11 +137,14 @@ def replace_model(checkpoint: dict[str, Any], model: dict[str, Tensor], options:
     task = get_cfg_section(checkpoint, "task")
     lengths = ("max_positions", "tokens_per_sample", "max_source_positions")
     task.update({key: options["max_positions"] for key in lengths if key in task})
-    new = {key: value for key, value in checkpoint.items() if key != "last_optimizer_state"}
-    new["extra_state"] = {key: value for key, value in checkpoint.get("extra_state", {}).items() if key != "ema"}
-    new["model"] = model
-    is_dict = isinstance(checkpoint["cfg"]["task"], dict)
-    new["cfg"] = {**checkpoint["cfg"], "model": dict(options), "task": task if is_dict else Namespace(**task)}
+    new_task = type(checkpoint["cfg"]["task"])(**task)  # a dict or a Namespace
+    new = {
+        **checkpoint,
+        "extra_state": {key: value for key, value in checkpoint.get("extra_state", {}).items() if key != "ema"},
+        "model": model,
+        "cfg": {**checkpoint["cfg"], "model": dict(options), "task": new_task},
+    }
+    new.pop("last_optimizer_state", None)
     return new
 
 
@@ -211,13 +209,8 @@ def read_companions(folder: Path, dictionary=None) -> Files:
     tokenizer = find_tokenizer_files(dictionary.parent)
     paths = {path.name: path for path in (list_tokenizer_files(tokenizer) if tokenizer else ())}
     paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", LABELS, MANIFEST)}
-    files = {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
-    return files | put_modules(read_files(folder / MODULES_FOLDER))
-
-
-def read_files(folder: Path) -> Files:
-    """All files in a folder and its subfolders; empty if it does not exist."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    paths |= {path.relative_to(folder).as_posix(): path for path in (folder / MODULES_FOLDER).rglob("*")}
+    return {name: path.read_bytes() for name, path in {DICTIONARY: dictionary, **paths}.items() if path.is_file()}
 
 
 def put_modules(modules: Files) -> Files:

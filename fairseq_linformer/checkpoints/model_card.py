@@ -1,6 +1,5 @@
 """The model card, README.md of an exported folder: how to run the model, what it is, its scores, and its license."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,9 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 tokenizer = Tokenizer.from_file("FOLDER/tokenizer.json")
-batch = tokenizer.encode_batch({{ texts }})
+batch = tokenizer.encode_batch(
+{%- if task == "fill-mask" %}["A <mask> sentence."]{% else %}["First sentence.", "Another sentence, which is longer."]
+{%- endif %})
 input_ids = np.array([row.ids for row in batch])
 attention_mask = np.array([row.attention_mask for row in batch])
 {%- else %}
@@ -49,11 +50,11 @@ print({{ result }})
 The model code is in this folder.
 
 ```python
-from transformers import {{ auto_class }}, pipeline
+from transformers import AutoModel{{ head }}, pipeline
 
-model = {{ auto_class }}.from_pretrained("FOLDER", trust_remote_code=True)
+model = AutoModel{{ head }}.from_pretrained("FOLDER", trust_remote_code=True)
 {%- if tokenizer %}
-pipe = pipeline("{{ task }}", "FOLDER"{% if has_head %}, truncation=True{% endif %}, trust_remote_code=True)
+pipe = pipeline("{{ task }}", "FOLDER"{{ ", truncation=True" if labels }}, trust_remote_code=True)
 {%- endif %}
 ```
 {%- if vectors %}
@@ -70,12 +71,46 @@ vectors = SentenceTransformer("FOLDER", trust_remote_code=True).encode(["A sente
 
 | | |
 |---|---|
-{%- for name, value in rows %}
-| {{ name }} | {{ value }} |
+| n, the longest input | {{ config.max_positions }} |
+{%- if config.projected_dim %}
+| k, the projected dimension | {{ escape(config.projected_dim) }} |
+| sharing of E and F | {{ config.sharing }} |
+{%- endif %}
+| local window | {{ config.local_window }} |
+| layers, width, heads | {{ config.layers }}, {{ config.embed_dim }}, {{ config.attention_heads }} |
+| dictionary | {{ "{:,}".format(config.vocab_size) }} entries |
+{%- if tokenizer %}
+| tokenizer | {{ tokenizer }} |
+{%- endif %}
+{%- if graph %}
+| weights of the graph | {{ "int8, fp32 in norms and classification head" if graph.int8 else "fp32" }} |
+{%- endif %}
+{%- if labels %}
+| classification head | {{ escape(config.classification_head_name ~ ": " ~ labels | join(", ")) }} |
+{%- endif %}
+{%- if vectors %}
+| pooling | {{ escape(vectors) }} |
+{%- endif %}
+{%- if distilled.variance_after %}
+| explained variance of the Transformer's last layer | {{ "%.3f" | format(distilled.variance_after[-1]) }} |
+{%- endif %}
+{%- for split, result in finetuned.get("splits", {}).items() if labels %}
+{%- for metric, score in result.scores.items() %}
+| {{ escape(name_data(finetuned.task) ~ " " ~ split ~ ", " ~ metric) }} | {{ "%.4f" | format(score.value) }}
+{{- " (%.4f to %.4f), " | format(*score.interval) }}{{ "{:,}".format(result.rows) }} rows |
 {%- endfor %}
-{%- if origin %}
+{%- endfor %}
+{%- if finetuned.data %}
+| data of finetuning | {{ escape(finetuned.data) }} |
+{%- endif %}
+{%- if finetuned.commit %}
+| commit of the code | {{ escape(finetuned.commit) }} |
+{%- endif %}
+| fairseq-linformer | {{ version }} |
+{%- if imported.hub or imported.name %}
 
-The weights come from {{ origin }} (SHA-256 {{ sha256 }}); its license applies to this model; cite its authors too.
+The weights come from {{ escape(imported.hub or imported.name) }} (SHA-256 {{ escape(imported.get("sha256")) }}); its
+{{- " license applies to this model; cite its authors too." }}
 {%- endif %}
 """
 _KINDS = {
@@ -108,45 +143,56 @@ def write_card(
     """
     files = {"fast": TOKENIZER_JSON, "slow": "tokenizer_config.json"}
     tokenizer = next((kind for kind, name in files.items() if (folder / name).is_file()), None)
-    imported = (config.fairseq or {}).get("imported") or {}
     head = config.architectures[0].removeprefix("Linformer").removeprefix("Model")
     task, shape = _KINDS[head]
+    labels = [config.id2label[i] for i in range(config.num_labels)] if task == "text-classification" else []
     pooling = graph and graph["pooling"]
-    texts = ["A <mask> sentence."] if task == "fill-mask" else ["First sentence.", "Another sentence, which is longer."]
+    is_score = config.problem_type == "regression" or len(labels) == 1
+    logits = "logits[:, 0].tolist()" if is_score else f"[{labels!r}[i] for i in logits.argmax(-1)]"
     card = ModelCard.from_template(
         _describe(config, task, graph, vectors, license),
         template_str=_TEMPLATE,
+        config=config,
         graph=graph,
         file=graph and (ONNX_INT8_GRAPH if graph["int8"] else ONNX_GRAPH),
         vectors=vectors,
-        has_head=task == "text-classification",
         output="features" if pooling else "logits",
         shape="(sentences, width)" if pooling in ("mean", "cls") else shape,
         tokenizer=tokenizer,
-        texts=json.dumps(texts),
-        result="features.shape" if pooling else _format_result(config, _labels(config, task)),
-        auto_class=f"AutoModel{head}",
+        result="features.shape" if pooling else logits if labels else "logits.argmax(-1).tolist()",
+        head=head,
         task=task,
-        rows=[tuple(map(_escape, row)) for row in _list_rows(config, task, graph, tokenizer, vectors)],
-        origin=_escape(imported.get("hub") or imported.get("name", "")),
-        sha256=_escape(imported.get("sha256")),
+        labels=labels,
+        imported=_details(config, "imported"),
+        distilled=_details(config, "distilled"),
+        finetuned=_details(config, "finetuned"),
+        version=__version__,
+        escape=_escape,
+        name_data=_name_data,
     )
     (folder / "README.md").write_text(str(card), encoding="utf-8")
+
+
+def _details(config: LinformerPreTrainedConfig, name: str) -> dict[str, Any]:
+    """What is known about the model under this name, see ``provenance.py``."""
+    return (config.fairseq or {}).get(name) or {}
 
 
 def _describe(
     config: LinformerPreTrainedConfig, task: str, graph: Graph | None, vectors: str | None, license: str | None
 ) -> ModelCardData:
     """The metadata that the hub reads."""
-    imported, finetuned = ((config.fairseq or {}).get(name) or {} for name in ("imported", "finetuned"))
+    imported, finetuned = _details(config, "imported"), _details(config, "finetuned")
     results = [
         EvalResult(
             task,
-            metric_type=_METRICS.get(name, name),
+            metric_type=_METRICS.get(metric, metric),
             metric_value=score["value"],
             **_locate_data(finetuned["task"], split),
         )
-        for split, name, score, _ in _list_scores(config, task)
+        for split, result in finetuned.get("splits", {}).items()
+        for metric, score in result["scores"].items()
+        if task == "text-classification"  # features are not what was scored
     ]
     data = sorted({result.dataset_type for result in results if "/" in result.dataset_type})
     relation = "quantized" if graph and graph["int8"] else "finetune"
@@ -162,46 +208,6 @@ def _describe(
         model_name="Linformer" if results else None,
         eval_results=results or None,
     )
-
-
-def _list_rows(
-    config: LinformerPreTrainedConfig, task: str, graph: Graph | None, tokenizer: str | None, vectors: str | None
-) -> list[tuple[str, Any]]:
-    """The rows of the table: name and value; rows without a value are left out."""
-    distilled, finetuned = ((config.fairseq or {}).get(name) or {} for name in ("distilled", "finetuned"))
-    labels, variance = _labels(config, task), distilled.get("variance_after")
-    weights = graph and ("int8, fp32 in norms and classification head" if graph["int8"] else "fp32")
-    rows = [
-        ("n, the longest input", config.max_positions),
-        ("k, the projected dimension", config.projected_dim),
-        ("sharing of E and F", config.sharing),
-        ("local window", config.local_window),
-        ("layers, width, heads", f"{config.layers}, {config.embed_dim}, {config.attention_heads}"),
-        ("dictionary", f"{config.vocab_size:,} entries"),
-        ("tokenizer", tokenizer),
-        ("weights of the graph", weights),
-        ("classification head", labels and f"{config.classification_head_name}: {', '.join(labels)}"),
-        ("pooling", vectors),
-        ("explained variance of the Transformer's last layer", variance and f"{variance[-1]:.3f}"),
-        *(
-            (f"{_name_data(finetuned['task'])} {split}, {name}", _format_score(score, num_rows))
-            for split, name, score, num_rows in _list_scores(config, task)
-        ),
-        ("data of finetuning", finetuned.get("data")),
-        ("commit of the code", finetuned.get("commit")),
-        ("fairseq-linformer", __version__),
-    ]
-    return [(name, value) for name, value in rows if value not in (None, "", [])]
-
-
-def _list_scores(config: LinformerPreTrainedConfig, task: str) -> list[tuple[str, str, Any, int]]:
-    """The scores of ``finetune``: split, metric, score, and number of rows; none of features."""
-    splits = ((config.fairseq or {}).get("finetuned") or {}).get("splits", {}) if task == "text-classification" else {}
-    return [
-        (split, metric, score, result["rows"])
-        for split, result in splits.items()
-        for metric, score in result["scores"].items()
-    ]
 
 
 def _locate_data(name: str, split: str) -> dict[str, Any]:
@@ -220,25 +226,6 @@ def _locate_data(name: str, split: str) -> dict[str, Any]:
 
 def _name_data(name: str) -> str:
     return "own data" if name == OWN else name
-
-
-def _labels(config: LinformerPreTrainedConfig, task: str) -> list[str]:
-    """The classes of a classifier; empty for another model."""
-    return [config.id2label[i] for i in range(config.num_labels)] if task == "text-classification" else []
-
-
-def _format_score(score: dict[str, Any], num_rows: int) -> str:
-    low, high = score["interval"]
-    return f"{score['value']:.4f} ({low:.4f} to {high:.4f}), {num_rows:,} rows"
-
-
-def _format_result(config: LinformerPreTrainedConfig, labels: list[str]) -> str:
-    """The Python expression of what a graph has found."""
-    if not labels:
-        return "logits.argmax(-1).tolist()"
-    if config.problem_type == "regression" or len(labels) == 1:
-        return "logits[:, 0].tolist()"
-    return f"[{labels!r}[i] for i in logits.argmax(-1)]"
 
 
 def _escape(value: Any) -> str:

@@ -25,8 +25,6 @@ OPSET = 20
 """It has Gelu and LayerNormalization as single operators."""
 INPUTS, OUTPUT = ("input_ids", "attention_mask"), "logits"
 
-_export_settings: Any = _config
-
 
 class OnnxModel(nn.Module):
     """A model with the inputs and the output of the graph.
@@ -117,7 +115,7 @@ def write_graph(
         torch.no_grad(),
         only_errors("torch.onnx", "onnxscript", "onnx_ir"),  # not their progress
         warnings.catch_warnings(action="ignore"),  # such as those about torchvision
-        _export_settings.patch(backed_size_oblivious=True),
+        _config.patch(backed_size_oblivious=True),  # type: ignore[attr-defined]
     ):
         exported = torch.export.export(
             wrapped,

@@ -86,8 +86,7 @@ def _quantize_projection(graph: ir.Graph, weight: ir.Value) -> None:
     """Store E or F, (k, n) or (h, k, n), in 8 bits, with a scale per row that all heads share."""
     assert weight.const_value is not None
     row_axis = len(weight.const_value.shape) - 2
-    others = tuple(i for i in range(row_axis + 2) if i != row_axis)
-    values, scales = _round(weight, others)
+    values, scales = _round(weight, axis=(0, 2) if row_axis else 1)
     constants = [ir.node("Constant", [], {"value": ir.tensor(each)}) for each in (values, scales.ravel())]
     constants[0].outputs[0].name = f"{weight.name}_int8"
     exact = ir.node("DequantizeLinear", [each.outputs[0] for each in constants], {"axis": row_axis})

@@ -32,11 +32,11 @@ def collect_provenance(checkpoint: dict[str, Any], path) -> dict[str, Any]:
         ``cfg``, the sections that fairseq needs to load the model; origins; and, if any, ``finetuned``, the result of
         ``finetune``, and ``columns`` of the user's own files that it was finetuned on.
     """
-    model = {**get_cfg_section(checkpoint, "model"), "_name": get_architecture(checkpoint)}
-    cfg = {"model": json.loads(json.dumps(model, default=str))}
+    sections = {name: get_cfg_section(checkpoint, name) for name in ("model", "task", "criterion")}
+    sections["model"]["_name"] = get_architecture(checkpoint)
+    cfg = json.loads(json.dumps(sections, default=str))
     for name in ("task", "criterion"):
-        section = json.loads(json.dumps(get_cfg_section(checkpoint, name), default=str))
-        cfg[name] = {key: os.path.basename(v) if isinstance(v, str) else v for key, v in section.items()}
+        cfg[name] = {key: os.path.basename(v) if isinstance(v, str) else v for key, v in cfg[name].items()}
     content = {"cfg": cfg, **read_origins(checkpoint), **_read_finetuning(path)}
     source = read_manifest(Path(path).parent).get("source", {})
     if "label_column" in source:

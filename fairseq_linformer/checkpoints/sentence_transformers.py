@@ -122,11 +122,7 @@ def _read(files: Files, name: str) -> Any:
 
 def _list_modules(modules: Any) -> list[tuple[str, str]]:
     """The type and folder of each module; a type that is not of ``sentence-transformers`` has a full name."""
-    return [
-        (kind.rpartition(".")[2] if kind.startswith("sentence_transformers.") else kind, module["path"])
-        for module in modules
-        for kind in [module["type"]]
-    ]
+    return [(re.sub(r"^sentence_transformers\.(.*\.)?", "", module["type"]), module["path"]) for module in modules]
 
 
 def _to_json(content: Any) -> bytes:

@@ -25,12 +25,6 @@ DEFAULT_LOCAL_WINDOW = 16
 """Without a window, hit@1 among long articles falls by 3 points (results/long_documents)."""
 
 
-def is_linformer(checkpoint: dict[str, Any]) -> bool:
-    """Whether a checkpoint is of ``linformer_roberta`` or of the authors' code; otherwise it is a RoBERTa."""
-    state = checkpoint["model"]
-    return has_projections(state) or authors_plugin.is_authors_state_dict(state)
-
-
 def from_authors(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """Convert a checkpoint of the authors' plugin to ``linformer_roberta``; return any other checkpoint unchanged."""
     if not authors_plugin.is_authors_state_dict(checkpoint["model"]):
@@ -45,7 +39,8 @@ def from_authors(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Convert a checkpoint of ``roberta`` to ``linformer_roberta``; the original is unchanged.
+    """Convert a checkpoint of ``roberta`` to one of ``linformer_roberta`` to continue from with
+    ``--finetune-from-model``; the original is unchanged.
 
     Weights and dictionary are RoBERTa's. By default k is n / 4, at most 256, the local window 16, and linear E and F
     are ``graded``: inputs of at most k / 2 tokens keep their features. With k = n all inputs do, and without
@@ -55,13 +50,10 @@ def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
         checkpoint: from ``read_checkpoint``.
         options: options of ``linformer_roberta``, such as ``projected_dim`` and ``sharing``; ``max_positions`` also
             changes n.
-
-    Returns:
-        A checkpoint to continue from with ``--finetune-from-model``.
     """
-    if is_linformer(checkpoint):
-        raise ValueError("the checkpoint is already a Linformer; expected a RoBERTa")
     state, old = upgrade_names(checkpoint["model"]), get_cfg_section(checkpoint, "model")
+    if has_projections(state) or authors_plugin.is_authors_state_dict(state):
+        raise ValueError("the checkpoint is already a Linformer; expected a RoBERTa")
     known = LinformerRobertaConfig.__dataclass_fields__
     model = {key: value for key, value in old.items() if key in known and not key.startswith("_")}
     n, projection = options.get("max_positions") or max_positions(state), options.get("projection", "linear")
@@ -86,17 +78,10 @@ def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
 
 
 def resize(checkpoint: dict[str, Any], n: int) -> dict[str, Any]:
-    """Resize a checkpoint of a Linformer or of RoBERTa to n positions; the original is unchanged.
+    """Resize a checkpoint of a Linformer or of RoBERTa to n positions, as ``to_linformer``.
 
     E and F get the k that keeps the features of short inputs: with windows the one that keeps their length, without
     windows the old k.
-
-    Args:
-        checkpoint: from ``read_checkpoint``.
-        n: new ``max_positions``.
-
-    Returns:
-        A checkpoint to continue from with ``--finetune-from-model``.
     """
     options, state = get_cfg_section(checkpoint, "model"), upgrade_names(checkpoint["model"])
     if has_projections(state):

@@ -104,22 +104,30 @@ def check_loaded_weights(name: str, info: dict[str, Any], may_be_new: Callable[[
         may_be_new: whether a weight may be initialized.
     """
     problems = dict.fromkeys(info["missing_keys"], "is missing")
-    for key in info["mismatched_keys"]:
-        problems[key[0] if isinstance(key, tuple) else key] = "has another shape"
+    problems |= {key: "has another shape" for key, *_ in info["mismatched_keys"]}
     for key, problem in sorted(problems.items()):
         if not may_be_new(key):
             raise ValueError(f"the weights of {name} do not match its config.json: {key} {problem}")
 
 
 def find_weights(name: str) -> list[Path]:
-    """The safetensors files of a folder or of a model on the hub; ValueError if it has none, or one is missing."""
+    """The safetensors files of a folder or of a model on the hub; ValueError if it has none, one is missing, or the
+    index is damaged or names files elsewhere."""
     if path := find_hub_file(name, WEIGHTS):
         return [path]
     if index := find_hub_file(name, INDEX):
-        paths = {shard: find_hub_file(name, shard) for shard in _read_weight_files(index)}
-        if missing := [shard for shard, path in paths.items() if path is None]:
-            raise ValueError(f"{name} has no {missing[0]}, which is in {INDEX}")
-        return [path for path in paths.values() if path]
+        try:
+            shards = sorted(set(read_json(index)["weight_map"].values()))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(f"{index} is not an index of safetensors") from None
+        paths = []
+        for shard in shards:
+            if not isinstance(shard, str) or os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
+                raise ValueError(f"{index} must name safetensors files next to it, got {shard!r}")
+            if (path := find_hub_file(name, shard)) is None:
+                raise ValueError(f"{name} has no {shard}, which is in {INDEX}")
+            paths.append(path)
+        return paths
     offline = "" if os.path.isdir(name) else ", or it is not cached"
     raise ValueError(
         f"{name} has no {WEIGHTS}{offline}; a pickle can contain code, so if you trust it, convert it to safetensors "
@@ -131,18 +139,6 @@ def hash_weights(name: str) -> str:
     """SHA-256 of the safetensors file of a model, or of the checksums of several; ValueError if it has none."""
     paths = find_weights(name)
     return sha256(paths[0]) if len(paths) == 1 else fingerprint({path.name: sha256(path) for path in paths})
-
-
-def _read_weight_files(index: Path) -> list[str]:
-    """The files of a ``model.safetensors.index.json``; ValueError if it is damaged or names files elsewhere."""
-    try:
-        names = sorted(set(read_json(index)["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"{index} is not an index of safetensors") from None
-    for name in names:
-        if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".safetensors"):
-            raise ValueError(f"{index} must name safetensors files next to it, got {name!r}")
-    return names
 
 
 def silence_transformers() -> None:

@@ -1,12 +1,15 @@
-"""The tokenizer of a checkpoint for ``transformers``."""
+"""The tokenizer of a checkpoint for ``transformers``, and the vocabulary of one of ``transformers`` for fairseq."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tokenizers
+import torch
 from tokenizers import decoders, models, pre_tokenizers
+from torch import Tensor
 
 from ..data.sentencepiece_model import list_pieces
 from ..data.tokenizer import GPT2, SentencePiece, Tokenizer, entry_names, load_tokenizer
@@ -18,8 +21,10 @@ from ..data.tokenizer_files import (
     find_tokenizer_files,
     list_tokenizer_files,
 )
-from ..data.tokenizer_json import FIRST_ID, SYMBOLS, rewrite
-from ..huggingface.tokenization_linformer import LinformerByteLevelTokenizer, LinformerTokenizer
+from ..data.tokenizer_json import FIRST_ID, SYMBOLS, order_tokens, read_settings, rewrite
+from ..huggingface.tokenization_linformer import SPECIAL_TOKENS, LinformerByteLevelTokenizer, LinformerTokenizer
+from .files import Files
+from .transformers_loading import load_from_transformers
 
 
 def find_tokenizer(
@@ -38,26 +43,23 @@ def find_tokenizer(
     """
     from transformers import PreTrainedTokenizerFast
 
-    where = f"at {dictionary}"
-    if dictionary is None:
-        dictionary, where = folder / DICTIONARY, f"in {folder}; pass one with --dictionary"
-    if not Path(dictionary).is_file():
+    entries = Path(dictionary or folder / DICTIONARY)
+    if not entries.is_file():
+        where = f"at {dictionary}" if dictionary else f"in {folder}; pass one with --dictionary"
         raise ValueError(f"there is no {DICTIONARY} {where}")
     files = files or find_tokenizer_files(folder)
     if files is None:
         raise ValueError(f"there is no tokenizer ({FILES_TEXT}) in {folder}; pass --tokenizer, or --no-tokenizer")
-    tokenizer = load_tokenizer(files, dictionary)
-    paths = {DICTIONARY: Path(dictionary), **dict(zip(tokenizer.model_files, list_tokenizer_files(files)))}
+    tokenizer = load_tokenizer(files, entries)
+    paths = {DICTIONARY: entries, **dict(zip(tokenizer.model_files, list_tokenizer_files(files)))}
     fast = build_fast(tokenizer)
     if fast is None:
         model = str(paths[SENTENCEPIECE_FILE])
-        return LinformerTokenizer(str(dictionary), model, model_max_length=max_positions), paths
-    bos, pad, eos, unk, mask = SYMBOLS
+        return LinformerTokenizer(str(entries), model, model_max_length=max_positions), paths
     is_byte_level = isinstance(fast.pre_tokenizer, pre_tokenizers.ByteLevel) and not fast.pre_tokenizer.add_prefix_space
     return (LinformerByteLevelTokenizer if is_byte_level else PreTrainedTokenizerFast)(
         tokenizer_object=fast,
-        **dict(bos_token=bos, cls_token=bos, pad_token=pad, eos_token=eos, sep_token=eos, unk_token=unk),
-        mask_token=mask,
+        **SPECIAL_TOKENS,
         model_input_names=["input_ids", "attention_mask"],
         model_max_length=max_positions,
         clean_up_tokenization_spaces=False,
@@ -111,3 +113,45 @@ def _add_dictionary(fast: tokenizers.Tokenizer, entries: Sequence[str]) -> token
     fast.add_special_tokens([tokenizers.AddedToken(SYMBOLS[-1], lstrip=True, normalized=False)])
     names = list(dict.fromkeys([*SYMBOLS[:FIRST_ID], *entries, SYMBOLS[-1]]))
     return tokenizers.Tokenizer.from_str(rewrite(json.loads(fast.to_str()), names, names).decode())
+
+
+def read_vocabulary(name: str, vocab_size: int, lower_case: bool = False) -> tuple[Tensor, Files]:
+    """Read the vocabulary of a fast tokenizer, for a model with ``vocab_size`` embeddings.
+
+    Spare embeddings, after those of the tokens, are left out.
+
+    Args:
+        lower_case: texts are in lower case before anything else.
+
+    Returns:
+        (V,) token IDs of ``transformers`` in the order of fairseq's dictionary: <s>, <pad>, </s>, <unk>, the others,
+        <mask>; and ``dict.txt`` and ``tokenizer.json`` in this order.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer, label = load_from_transformers(AutoTokenizer, name), f"the tokenizer of {name}"
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ValueError(f"{label} must be a fast one, with a tokenizer.json, got {type(tokenizer).__name__}")
+    settings, ids = read_settings(backend.to_str().encode(), label)
+    if len(ids) > vocab_size:
+        raise ValueError(
+            f"{label} must have at most one token per embedding of the model ({vocab_size:,}), got {len(ids):,} tokens"
+        )
+    if spare := vocab_size - len(ids):
+        print(f"{name}: {spare:,} embeddings have no token and are left out", file=sys.stderr)
+    if lower_case:
+        normalizers = [{"type": "Lowercase"}, *filter(None, [settings.get("normalizer")])]
+        settings["normalizer"] = {"type": "Sequence", "normalizers": normalizers}
+    special = [getattr(tokenizer, f"{kind}_token") for kind in ("cls", "pad", "sep", "unk", "mask")]
+    if None in special or len(set(special)) < len(special):
+        raise ValueError(f"{label} must have five different tokens for cls, pad, sep, unk and mask")
+    encoded = tokenizer("a")["input_ids"]
+    if (encoded[0], encoded[-1]) != (tokenizer.cls_token_id, tokenizer.sep_token_id):
+        raise ValueError(f"{label} must add {special[0]} before and {special[2]} after a text, as fairseq does")
+    tokens = order_tokens(ids, label, special)
+    entries = tokens[FIRST_ID:-1]
+    return torch.tensor([ids[token] for token in tokens]), {
+        DICTIONARY: "".join(f"{entry} 1\n" for entry in entries).encode(),
+        TOKENIZER_JSON: rewrite(settings, tokens, [*SYMBOLS[:FIRST_ID], *entries, SYMBOLS[-1]]),
+    }

@@ -7,19 +7,29 @@ otherwise pieces come from sentencepiece, and token IDs from ``dict.txt``.
 
 import os
 import shutil
+from contextlib import suppress
 
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AddedToken, PreTrainedTokenizer, PreTrainedTokenizerFast
 
 FIRST_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
+SPECIAL_TOKENS = {
+    "bos_token": "<s>",
+    "cls_token": "<s>",
+    "pad_token": "<pad>",
+    "eos_token": "</s>",
+    "sep_token": "</s>",
+    "unk_token": "<unk>",
+    "mask_token": MASK,
+}
 
 
 def read_token_ids(path) -> dict[str, int]:
     """Token IDs of the entries of fairseq's ``dict.txt`` and of its special symbols."""
     with open(path, encoding="utf-8") as lines:
-        entries = [line.rstrip().removesuffix(" #fairseq:overwrite") for line in lines]
-    symbols = [*FIRST_SYMBOLS, *(entry.rpartition(" ")[0] for entry in entries)]
+        entries = [line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")[0] for line in lines]
+    symbols = [*FIRST_SYMBOLS, *entries]
     ids = {symbol: i for i, symbol in enumerate(symbols)}
     ids.setdefault(MASK, len(symbols))
     return ids
@@ -50,15 +60,8 @@ class LinformerTokenizer(PreTrainedTokenizer):
         # The space before <mask> belongs to the masked word. transformers keeps lstrip only for a token added by ID.
         mask = AddedToken(MASK, lstrip=True, normalized=False, special=True)
         kwargs["added_tokens_decoder"] = {**kwargs.get("added_tokens_decoder", {}), self.ids[MASK]: mask}
-        kwargs["mask_token"] = mask
-        for name, symbol in zip(("bos_token", "pad_token", "eos_token", "unk_token"), FIRST_SYMBOLS):
-            kwargs[name] = symbol
-        kwargs.update(
-            cls_token="<s>",
-            sep_token="</s>",
-            special_tokens_pattern="cls_double_sep",
-            token_type_ids_pattern="all_zeros",
-        )
+        kwargs.update({**SPECIAL_TOKENS, "mask_token": mask})
+        kwargs.update(special_tokens_pattern="cls_double_sep", token_type_ids_pattern="all_zeros")
         kwargs.setdefault("clean_up_tokenization_spaces", False)
         super().__init__(**kwargs)
 
@@ -85,12 +88,10 @@ class LinformerTokenizer(PreTrainedTokenizer):
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         """Copy the files of this tokenizer."""
         prefix = f"{filename_prefix}-" if filename_prefix else ""
-        targets = []
-        for name, path in self.files.items():
-            target = os.path.join(save_directory, prefix + name)
-            if not (os.path.exists(target) and os.path.samefile(path, target)):
+        targets = {os.path.join(save_directory, prefix + name): path for name, path in self.files.items()}
+        for target, path in targets.items():
+            with suppress(shutil.SameFileError):
                 shutil.copyfile(path, target)
-            targets.append(target)
         return tuple(targets)
 
 

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from fairseq_linformer.checkpoints.convert import convert, read_model  # noqa: E402
 from fairseq_linformer.checkpoints.export import export_checkpoint  # noqa: E402
 from fairseq_linformer.checkpoints.files import get_cfg_section, read_checkpoint  # noqa: E402
-from fairseq_linformer.checkpoints.from_transformers import read_vocabulary  # noqa: E402
 from fairseq_linformer.checkpoints.identify import identify  # noqa: E402
+from fairseq_linformer.checkpoints.transformers_tokenizer import read_vocabulary  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
 from fairseq_linformer.data.tokenizer import load_tokenizer  # noqa: E402
 from fairseq_linformer.data.tokenizer_files import find_tokenizer_files  # noqa: E402
