@@ -39,7 +39,7 @@ def read_commands(page: Path):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_parse(page, capsys, monkeypatch):
-    monkeypatch.setattr(parsers, "open_tokenizer_files", str)  # which need not exist
+    monkeypatch.setitem(parsers.SHARED["--tokenizer"], "type", str)  # it need not exist
     for words in read_commands(page):
         try:
             build_parser().parse_args(words)

@@ -97,19 +97,29 @@ def _compute_perplexity(model: Any, data: str, given: dict[str, Any]) -> tuple[d
 
 
 def _score_rows(model: Any, name: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    from ..evaluation.encoded_rows import is_prepared
-    from ..evaluation.evaluate import choose_classifier, choose_reader, evaluate, format_report
+    from ..checkpoints.identify import Kind
+    from ..evaluation.classifier import OnnxClassifier, TransformersClassifier
+    from ..evaluation.encoded_rows import is_prepared, read_task
+    from ..evaluation.evaluate import evaluate, format_report
+    from ..evaluation.example_files import read_file
     from ..evaluation.predict import predict
 
-    if name not in TASKS and is_prepared(name):  # its rows are tokenized and truncated
-        check_taken(
-            {option: given[option] for option in ("stride", "truncation", "tokenizer") if option in given}, name
-        )
-    open_classifier, read = choose_classifier(model.kind), choose_reader(name)
+    open_classifier: Any = OnnxClassifier if model.kind is Kind.ONNX else TransformersClassifier
+    read: Any = read_task if name in TASKS else read_file
+    if model.kind is Kind.FAIRSEQ:
+        from ..evaluation.fairseq_classifier import FairseqClassifier  # the others do without fairseq
+
+        open_classifier = FairseqClassifier
+    if name not in TASKS and is_prepared(name):
+        from ..evaluation.fairseq_classifier import read_prepared_rows
+
+        read = read_prepared_rows
+        encoding = ("stride", "truncation", "tokenizer")  # its rows are tokenized and truncated
+        check_taken({option: given[option] for option in encoding if option in given}, name)
     settings = take(given, predict) | take(given, evaluate)
     reader_options, model_options = take(given, read), take(given, open_classifier)
     check_taken(given, f"{name} with {model.path}, {model.kind}")
     classifier = open_classifier(model.path, **model_options)
-    total, rows = read(classifier, name, **reader_options, truncated="stride" not in settings)
-    result = evaluate(classifier, rows, total=total, **settings)
+    rows = read(classifier, name, **reader_options, truncated="stride" not in settings)
+    result = evaluate(classifier, *rows, **settings)
     return result, format_report(result)

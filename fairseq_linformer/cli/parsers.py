@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from ..config import flag_of
 from ..data.own_files import HELD_OUT_SHARE
 from ..data.tasks import TASKS, TRUNCATIONS
-from ..data.tokenizer_files import open_tokenizer_files
+from ..data.tokenizer_files import FILES_TEXT, find_tokenizer_files
 
 PRETRAINING_YAML = "configs/pretrain/base.yaml"
 TOKENIZER = "tokenizer.json, sentencepiece model, or a folder with one or with GPT-2's encoder.json and vocab.bpe"
@@ -108,11 +108,15 @@ def usable_device(text: str) -> str:
 
 
 def tokenizer_files(text: str) -> Path:
-    """Parse the path of a tokenizer."""
-    try:
-        return open_tokenizer_files(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    """Parse the path of a ``tokenizer.json``, of a sentencepiece model, or of a folder with either or with GPT-2's
+    files."""
+    path = Path(text)
+    if not path.exists():
+        raise argparse.ArgumentTypeError(f"{path} does not exist")
+    found = find_tokenizer_files(path) if path.is_dir() else path
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{path} has no tokenizer ({FILES_TEXT})")
+    return found
 
 
 SHARED: dict[str, dict[str, Any]] = {

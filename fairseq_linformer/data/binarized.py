@@ -13,11 +13,6 @@ import numpy as np
 _DTYPE_CODES = {np.dtype(np.uint16): 8, np.dtype(np.uint32): 9}
 
 
-def token_dtype(num_symbols: int) -> np.dtype:
-    """The type in which fairseq stores token IDs of a dictionary of this size."""
-    return np.dtype(np.uint16 if num_symbols < 65500 else np.uint32)
-
-
 class BinarizedWriter:
     """Writes ``PREFIX.bin`` and ``PREFIX.idx``, which are complete when ``finish`` returns.
 

@@ -4,12 +4,11 @@ import hashlib
 import math
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ..files import sha256
 from .columns import choose_columns
-from .tables import FORMATS, Example, find_format, open_table, suffix_of
+from .tables import FORMATS, Example, build_example, find_format, open_table, suffix_of
 from .task_sources import TaskFiles, check_unusable
 from .tasks import Task, TaskTable, label_key, own_task, parse_score
 from .tokenizer_json import SYMBOLS
@@ -36,25 +35,34 @@ def open_own(
         regression: whether labels are scores; None if they are where some are numbers with a fraction, and all numbers.
     """
     train, valid = _find_own(Path(train), valid)
-    known, _ = open_table(train)
+    known, read = open_table(train)
     if not known:
         raise ValueError(f"{train} has no rows")
     texts, label = choose_columns(train, known, tuple(text_column), label_column)
     if label is None:
         raise ValueError(f"{train} needs --label-column; choose from {', '.join(known)}")
-    source = _own_files(train, valid, texts, label)
-    examples = list(source.read_rows("train"))
-    check_unusable(source, "train", [each for each in examples if each.problem], len(examples))
+    records = read([*texts, label])
+    examples = [build_example(f"{train.name}:{number}", record, texts, label) for number, record in records]
+    check_unusable("train", [each for each in examples if each.problem], len(examples))
     rows = {"train": examples} if valid else _hold_out(examples)
     if valid is None and not rows["valid"]:
         raise ValueError(f"{train} has only {len(examples):,} rows, too few to hold some out; pass --valid")
-    source = replace(source, rows=rows)
     labels = [str(each.label) for each in examples if not each.problem]
-    kept = {str(each.label) for each in rows["train"] if not each.problem}
-    if are_scores(labels, regression, f"{label} of {train}"):
-        source = replace(source, description={**source.description, "labels": "scores"})
-        return _own_regression(train, labels, len(texts)), source
-    return _own_classification(train, label, labels, kept, len(texts)), source
+    if is_score := are_scores(labels, regression, f"{label} of {train}"):
+        task = _own_regression(train, labels, len(texts))
+    else:
+        kept = {str(each.label) for each in rows["train"] if not each.problem}
+        task = _own_classification(train, label, labels, kept, len(texts))
+    paths = {"train": train, "valid": valid} if valid else {"train": train}
+    description = {
+        "kind": "own files" if valid else f"own file, {100 * HELD_OUT_SHARE:g} % held out by the hash of the text",
+        "text_columns": list(texts),
+        "label_column": label,
+        "sha256": {split: sha256(path) for split, path in paths.items()},
+        **({"labels": "scores"} if is_score else {}),
+    }
+    files = {split: {path.name: path} for split, path in paths.items()}
+    return task, TaskFiles(files, TaskTable({}, texts, label), description, rows)
 
 
 def _find_own(train: Path, valid) -> tuple[Path, Path | None]:
@@ -82,17 +90,6 @@ def _find_split(folder: Path, *names: str) -> Path | None:
     return found[0] if found else None
 
 
-def _own_files(train: Path, valid: Path | None, texts: Sequence[str], label: str) -> TaskFiles:
-    """The files of a user's own task; without ``valid`` some rows of ``train`` are held out."""
-    paths, kind = {"train": train, "valid": valid or train}, "own files"
-    if valid is None:
-        kind = f"own file, {100 * HELD_OUT_SHARE:g} % held out by the hash of the text"
-    checksums = {split: sha256(path) for split, path in paths.items() if valid or split == "train"}
-    description = {"kind": kind, "text_columns": list(texts), "label_column": label, "sha256": checksums}
-    files = {split: {path.name: path} for split, path in paths.items()}
-    return TaskFiles(files, TaskTable({}, texts, label), description)
-
-
 def _hold_out(examples: Sequence[Example]) -> dict[str, list[Example]]:
     """The rows of ``train`` and ``valid``, by the hash of their texts; unusable ones are not held out."""
     splits: dict[str, list[Example]] = {"train": [], "valid": []}
@@ -110,11 +107,11 @@ def are_scores(labels: Collection[str], regression: bool | None, column: str) ->
         column: name of the column and its file, for the ValueError if scores are not numbers, or if it is uncertain
             whether many different numbers are classes.
     """
-    distinct = set(labels)
-    words = sorted(label for label in distinct if not math.isfinite(parse_score(label)))
+    scores = {label: parse_score(label) for label in labels}
+    words = sorted(label for label, score in scores.items() if not math.isfinite(score))
     if regression and words:
         raise ValueError(f"{column} must be numbers for --regression, got {words[0]!r}")
-    numbers = {score for score in map(parse_score, distinct) if math.isfinite(score)}
+    numbers = set(filter(math.isfinite, scores.values()))
     has_scores = not words and any(number % 1 for number in numbers)
     if regression is None and not has_scores and len(numbers) > MAX_NUMBERED_CLASSES:
         others = f", and {words[0]!r}" if words else ""

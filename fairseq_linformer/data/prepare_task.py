@@ -13,9 +13,8 @@ fairseq's examples/roberta/preprocess_GLUE_tasks.sh writes the same, except that
 import random
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,6 @@ def prepare_task(
     check_max_positions(max_positions, task.num_inputs)
     num_rows = num_rows or {}
     with new_folder(out) as folder:
-        encode = partial(_encode, tokenizer, max_positions, truncation)
         splits = {}
         for split in task.splits:
             rows = read_task_rows(task, source, split)
@@ -68,8 +66,16 @@ def prepare_task(
             if kind in num_rows:
                 rows = _sample(rows, kind, num_rows[kind])
             inputs = [BinarizedWriter(folder / f"input{i}" / split, tokenizer.dtype) for i in range(task.num_inputs)]
-            labels, counts = _write_inputs(inputs, source, split, rows, encode)
-            splits[split] = counts | _write_labels(task, folder / "label", split, labels)
+            written, unusable, counts = _write_inputs(inputs, split, rows, tokenizer, max_positions, truncation)
+            check_unusable(split, unusable, len(rows))
+            splits[split] = {
+                "read": len(rows),
+                "written": len(written),
+                "skipped": len(unusable),
+                "first_skipped": str(unusable[0]) if unusable else None,
+                **counts,
+                **_write_labels(task, folder / "label", split, written),
+            }
         # fairseq reads those of the inputs; the first one is next to the tokenizer, for inputs that are text.
         for part in (".", *(f"input{i}" for i in range(task.num_inputs))):
             write_lines(folder / part / DICTIONARY, tokenizer.dictionary)
@@ -103,46 +109,41 @@ def _sample(rows: Sequence[Example], kind: str, number: int) -> list[Example]:
 
 
 def _write_inputs(
-    writers: Sequence[BinarizedWriter], source: TaskFiles, split: str, rows: Sequence[Example], encode: Callable
-) -> tuple[list[str], dict[str, Any]]:
-    """Write the texts of the usable rows of a split, with a writer per input; returns the labels of the written rows,
-    and counts for the manifest."""
+    writers: Sequence[BinarizedWriter],
+    split: str,
+    rows: Sequence[Example],
+    tokenizer: Tokenizer,
+    max_positions: int,
+    truncation: str,
+) -> tuple[list[Example], list[Example], Counter[str]]:
+    """Write the texts of the usable rows of a split, with a writer per input; returns these rows, the unusable ones, to
+    which those without tokens belong, and the numbers of truncated rows, of tokens, and of <unk> among them."""
     unusable, usable = [row for row in rows if row.problem], [row for row in rows if not row.problem]
-    labels: list[str] = []
+    written: list[Example] = []
     totals: Counter[str] = Counter(cut=0, tokens=0, unknown=0)
     with progress_bar(f"preparing {split}", len(usable), "row") as progress:
         for start in range(0, len(usable), _BATCH_ROWS):
             batch = usable[start : start + _BATCH_ROWS]
-            has_tokens, ids, sizes, num_truncated = encode([*zip(*(row.texts for row in batch))])
+            encoded = [tokenizer.encode(texts) for texts in zip(*(row.texts for row in batch))]
+            has_tokens = np.all([sizes > 1 for _, sizes in encoded], axis=0)  # SentencePiece removes characters
             unusable += [replace(row, problem="no tokens") for row, kept in zip(batch, has_tokens) if not kept]
-            labels += [str(row.label) for row, kept in zip(batch, has_tokens) if kept]
+            written += [row for row, kept in zip(batch, has_tokens) if kept]
+            ids = [ids[np.repeat(has_tokens, sizes)] for ids, sizes in encoded]
+            sizes = [sizes[has_tokens] for _, sizes in encoded]
+            ids, sizes, num_truncated = truncate(ids, sizes, max_positions, truncation)
             num_unknown = sum(int((each == UNK).sum()) for each in ids)
             totals.update(cut=num_truncated, tokens=sum(map(len, ids)), unknown=num_unknown)
             for writer, *text in zip(writers, ids, sizes):
                 writer.add(*text)
             progress.update(len(batch))
-    check_unusable(source, split, unusable, len(rows))
     for writer in writers:
         writer.finish()
-    first = str(unusable[0]) if unusable else None
-    counts = {"read": len(rows), "written": len(labels), "skipped": len(unusable), "first_skipped": first}
-    return labels, counts | totals
+    return written, unusable, totals
 
 
-def _encode(
-    tokenizer: Tokenizer, max_positions: int, truncation: str, inputs: Sequence[Sequence[str]]
-) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], int]:
-    """Which rows have tokens in each input (SentencePiece removes characters); and of these the IDs, their numbers in
-    each row, and the number of truncated rows, as from ``truncate``."""
-    encoded = [tokenizer.encode(texts) for texts in inputs]
-    has_tokens = np.logical_and.reduce([sizes > 1 for _, sizes in encoded])
-    ids = [ids[np.repeat(has_tokens, sizes)] for ids, sizes in encoded]
-    return has_tokens, *truncate(ids, [sizes[has_tokens] for _, sizes in encoded], max_positions, truncation)
-
-
-def _write_labels(task: Task, folder: Path, split: str, labels: Sequence[str]) -> dict[str, Any]:
+def _write_labels(task: Task, folder: Path, split: str, rows: Sequence[Example]) -> dict[str, Any]:
     """Write the labels of a split; returns the number of rows of each class for the manifest, if there are classes."""
-    targets = [task.target(label) for label in labels]
+    targets = [task.target(str(row.label)) for row in rows]
     if task.score_range:
         write_lines(folder / f"{split}.label", (f"{score:.6g}" for score in targets))  # as awk in fairseq's script
         return {}

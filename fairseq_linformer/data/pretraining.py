@@ -55,12 +55,11 @@ def prepare_corpus(
     encoded = [_encode(dataset, tokenizer, tokenizer_path, workers) for dataset in documents]
     corpus = import_datasets().concatenate_datasets(encoded)
     hashes = np.stack([corpus.data.column(name).to_numpy() for name in ("high", "low")], axis=1)
-    is_first = np.zeros(len(hashes), dtype=bool)
-    is_first[np.unique(hashes, axis=0, return_index=True)[1]] = True  # of equal documents
+    first = np.sort(np.unique(hashes, axis=0, return_index=True)[1])  # of equal documents
     with new_folder(out) as folder:
         entries = tokenizer.dictionary
-        counts = np.zeros(FIRST_ID + len(entries), np.int64)
-        splits = _write_splits(corpus, hashes, is_first, folder, valid_share, shards, counts)
+        counts = np.zeros(FIRST_ID + len(entries), np.int64)  # of the training tokens
+        splits = _write_splits(corpus.select(first), hashes[first], folder, valid_share, shards, counts)
         if not isinstance(tokenizer, GPT2):  # whose dict.txt has RoBERTa's counts
             entries = [f"{name} {counts[i]}" for i, name in enumerate(entry_names(entries), FIRST_ID)]
         for i in range(shards):
@@ -68,7 +67,7 @@ def prepare_corpus(
             for name, model in tokenizer.model_files.items():
                 (folder / f"shard{i}" / name).write_bytes(model)
         ends = np.cumsum([len(dataset) for dataset in encoded])
-        kept = [int(mask.sum()) for mask in np.split(is_first, ends[:-1])]
+        kept = np.diff(np.searchsorted(first, ends), prepend=0).tolist()
         content = {
             "options": {"valid_share": valid_share, "shards": shards},
             "sources": [
@@ -133,53 +132,42 @@ def _encode_batch(texts: list[str], rank: int | None, path: Path) -> dict[str, A
 
 
 def _write_splits(
-    corpus,
-    hashes: np.ndarray,
-    is_kept: np.ndarray,
-    folder: Path,
-    valid_share: float,
-    shards: int,
-    token_counts: np.ndarray,
+    corpus, hashes: np.ndarray, folder: Path, valid_share: float, shards: int, token_counts: np.ndarray
 ) -> dict[str, dict[str, int]]:
     """Write ``shardI/train`` and ``shard0/valid``; returns the counts of each split, and adds those of each training
     token to ``token_counts`` (V,)."""
+    if not len(corpus):
+        raise ValueError("the sources have no documents with text")
     prefixes = {"valid": "shard0/valid", **{f"train{i}": f"shard{i}/train" for i in range(shards)}}
-    counts: dict[str, Counter[str]] = {name: Counter() for name in prefixes}
-    # 0 for validation, 1 + shard for training, -1 for duplicates.
     is_valid = hashes[:, 0] < np.uint64(valid_share * 2.0**64)
-    targets = np.where(is_valid, 0, 1 + (hashes[:, 1] % np.uint64(shards)).astype(np.int32))
-    targets = np.where(is_kept, targets, -1)
+    targets = np.where(is_valid, 0, 1 + (hashes[:, 1] % np.uint64(shards)).astype(np.int32))  # indices of prefixes
+    for target, name in enumerate(prefixes):
+        if target not in targets:
+            advice = "raise --valid-share" if name == "valid" else "lower --shards or --valid-share"
+            if len(corpus) == 1:
+                advice = "blank lines separate the documents of a text file"
+            raise ValueError(f"{name} is empty: none of the {len(corpus):,} documents was assigned to it; {advice}")
     dtype = np.dtype(corpus.features["ids"].feature.dtype)
     writers = [BinarizedWriter(folder / prefix, dtype) for prefix in prefixes.values()]
-    start = 0
-    for batch in corpus.with_format("arrow").iter(BATCH_DOCUMENTS):
-        batch_targets = targets[start : start + len(batch)]
-        for target in np.unique(batch_targets[batch_targets >= 0]):
+    counts: list[Counter[str]] = [Counter() for _ in prefixes]
+    for i, batch in enumerate(corpus.with_format("arrow").iter(BATCH_DOCUMENTS)):
+        batch_targets = targets[i * BATCH_DOCUMENTS :][: len(batch)]
+        for target in np.unique(batch_targets):
             part = batch.filter(batch_targets == target)
             ids, sizes = (part.column(name).combine_chunks().flatten().to_numpy() for name in ("ids", "sizes"))
             writers[target].add(ids, sizes)
             if target != 0:
                 token_counts += np.bincount(ids, minlength=len(token_counts))
-            counts[list(prefixes)[target]].update(
+            counts[target].update(
                 documents=len(part),
                 paragraphs=len(sizes) - len(part),
                 words=part.column("words").to_numpy().sum().item(),
                 tokens=len(ids),  # with the </s> of lines and documents
                 unknown=int((ids == UNK).sum()),
             )
-        start += len(batch)
-    if not is_kept.any():
-        raise ValueError("the sources have no documents with text")
-    for name, count in counts.items():
-        if not count:
-            advice = "raise --valid-share" if name == "valid" else "lower --shards or --valid-share"
-            if is_kept.sum() == 1:
-                advice = "blank lines separate the documents of a text file"
-            number = f"none of the {is_kept.sum():,} documents was assigned to it"
-            raise ValueError(f"{name} is empty: {number}; {advice}")
     for writer in writers:
         writer.finish()
-    return {name: dict(count) for name, count in counts.items()}
+    return dict(zip(prefixes, map(dict, counts)))
 
 
 def _summarize(out: Path, manifest: dict[str, Any]) -> str:

@@ -114,7 +114,7 @@ def _order(path: Path) -> tuple[Path, int, str]:
 
 
 def read_task_rows(task: Task, source: TaskFiles, split: str) -> list[Example]:
-    """All rows of a split; those with a label that is not the task's are unusable."""
+    """All rows of a split, at least one; those with a label that is not the task's are unusable."""
     rows = []
     for row in source.read_rows(split):
         if not row.problem:
@@ -126,13 +126,13 @@ def read_task_rows(task: Task, source: TaskFiles, split: str) -> list[Example]:
                     raise ValueError(f"{row.location}: {error}; {known}") from None
                 row = replace(row, problem=str(error))
         rows.append(row)
+    if not rows:
+        raise ValueError(f"{next(iter(source.files[split].values()))} has no rows")
     return rows
 
 
-def check_unusable(source: TaskFiles, split: str, unusable: Sequence[Example], total: int) -> None:
-    """Raise ValueError if a split has no rows, or more than ``MAX_UNUSABLE`` of them are unusable."""
-    if not total:
-        raise ValueError(f"{next(iter(source.files[split].values()))} has no rows")
+def check_unusable(split: str, unusable: Sequence[Example], total: int) -> None:
+    """Raise ValueError if more than ``MAX_UNUSABLE`` of the rows of a split are unusable."""
     if len(unusable) > MAX_UNUSABLE * total:
         raise ValueError(
             f"at most {100 * MAX_UNUSABLE:g} % of the rows of {split} may be unusable, got {len(unusable):,} of "

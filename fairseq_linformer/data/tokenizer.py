@@ -6,17 +6,15 @@ identical.
 """
 
 import hashlib
-import io
 import itertools
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from ..files import read_json
 from . import sentencepiece_model, tokenizer_json
-from .binarized import token_dtype
 from .tokenizer_files import DICTIONARY, GPT2_FILES, SENTENCEPIECE_FILE, TOKENIZER_JSON
 from .tokenizer_json import FIRST_ID, SYMBOLS, UNK
 
@@ -48,7 +46,7 @@ class Tokenizer:
         self.dictionary = dictionary
         self.model_files = {name: content for name, content in files.items() if name != DICTIONARY}
         self.checksums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        self.dtype = token_dtype(FIRST_ID + len(dictionary))
+        self.dtype = np.dtype(np.uint16 if FIRST_ID + len(dictionary) < 65500 else np.uint32)
         self._table = table.astype(self.dtype)
 
     def encode(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -58,15 +56,9 @@ class Tokenizer:
             IDs (tokens,) of the dictionary, line after line, and the length (lines,) of each line.
         """
         encoded = self._encode(lines)
-        sizes = np.fromiter(map(len, encoded), dtype=np.int32, count=len(encoded)) + 1
-        ends = np.cumsum(sizes)
-        ids = np.empty(int(ends[-1]) if len(ends) else 0, dtype=self.dtype)
-        is_text = np.ones(len(ids), dtype=bool)
-        is_text[ends - 1] = False
-        own_ids = np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int64, count=int(is_text.sum()))
-        ids[is_text] = self._table[own_ids]
-        ids[ends - 1] = EOS
-        return ids, sizes
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+        own_ids = np.fromiter(itertools.chain.from_iterable(encoded), np.int64, lengths.sum())
+        return np.insert(self._table[own_ids], np.cumsum(lengths), EOS), lengths + 1
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Encode to the tokenizer's own IDs."""
@@ -99,12 +91,8 @@ class GPT2(Tokenizer):
             if not path.is_file():
                 raise ValueError(f"{path} does not exist; GPT-2's BPE needs a folder with {', '.join(names)}")
         contents = {name: path.read_bytes() for name, path in paths.items()}
-        try:
-            encoder = json.loads(contents["encoder.json"])
-        except ValueError:
-            raise ValueError(f"{paths['encoder.json']} is not JSON") from None
-        lines = _decode(paths["vocab.bpe"], contents["vocab.bpe"]).split("\n")[1:]
-        self.merges = [tuple(line.split(" ")) for line in lines if line]
+        encoder = read_json(paths["encoder.json"])
+        self.merges = [tuple(line.split(" ")) for line in _read_lines(paths["vocab.bpe"])[1:] if line]
         byte = bytes_of_symbols()
         # tiktoken merges in the order of the IDs, which must therefore be the order of the merges.
         self.pieces = [*byte, *("".join(pair) for pair in self.merges)]
@@ -116,7 +104,7 @@ class GPT2(Tokenizer):
             mergeable_ranks={bytes(byte[symbol] for symbol in each): i for i, each in enumerate(self.pieces)},
             special_tokens={},
         )
-        entries = _read_entries(paths[DICTIONARY], contents[DICTIONARY])
+        entries = _read_lines(paths[DICTIONARY])
         table = _build_table(entries, map(str, range(len(self.pieces))), paths[DICTIONARY])
         super().__init__(entries, table, contents)
 
@@ -144,7 +132,7 @@ class SentencePiece(Tokenizer):
         if dictionary is None:
             entries = [f"{piece} 1" for piece in sentencepiece_model.list_pieces(content, model)]
         else:
-            entries = _read_entries(dictionary, Path(dictionary).read_bytes())
+            entries = _read_lines(dictionary)
         pieces = map(self._processor.id_to_piece, range(self._processor.get_piece_size()))
         super().__init__(entries, _build_table(entries, pieces, dictionary), {SENTENCEPIECE_FILE: content})
 
@@ -179,13 +167,10 @@ class TokenizerJson(Tokenizer):
         self.name = settings["model"]["type"].lower()
         self._fast.encode_special_tokens = True  # their names in a text are ordinary text
         entries = [f"{name} 1" for name in names[FIRST_ID:-1]]
-        if dictionary is not None:
-            found = _read_entries(dictionary, Path(dictionary).read_bytes())
-            if entry_names(found) != names[FIRST_ID:-1]:
-                raise ValueError(f"{dictionary} must have the tokens of {file}, in the same order")
-        table = np.arange(len(names))
-        # A unigram model has them among its pieces.
-        table[[i for i, name in enumerate(names) if name in SYMBOLS]] = UNK
+        if dictionary is not None and entry_names(_read_lines(dictionary)) != names[FIRST_ID:-1]:
+            raise ValueError(f"{dictionary} must have the tokens of {file}, in the same order")
+        # A unigram model has the symbols among its pieces.
+        table = np.array([UNK if name in SYMBOLS else i for i, name in enumerate(names)])
         super().__init__(entries, table, {TOKENIZER_JSON: content})
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
@@ -199,21 +184,18 @@ def load_tokenizer(path: Path, dictionary=None) -> Tokenizer:
     return (TokenizerJson if path.suffix == ".json" else SentencePiece)(path, dictionary)
 
 
-def _read_entries(path: Path | str, content: bytes) -> list[str]:
-    """The lines of a ``dict.txt``. As for fairseq, only line ends separate them: a piece may be U+0085 or U+2028."""
-    return [line.rstrip("\n") for line in io.StringIO(_decode(path, content), newline=None)]
+def _read_lines(path) -> list[str]:
+    """The lines of a file. As for fairseq, only line ends separate them: a piece may be U+0085 or U+2028."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [line.rstrip("\n") for line in file]
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8") from None
 
 
 def entry_names(entries: Iterable[str]) -> list[str]:
     """The names in lines of ``dict.txt``."""
     return [line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")[0] for line in entries]
-
-
-def _decode(path: Path | str, content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8") from None
 
 
 def _build_table(entries: Sequence[str], names: Iterable[str], dictionary) -> np.ndarray:

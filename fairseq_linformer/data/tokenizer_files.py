@@ -19,19 +19,6 @@ def list_tokenizer_files(tokenizer: Path) -> list[Path]:
     return [tokenizer / name for name in GPT2_FILES] if tokenizer.is_dir() else [tokenizer]
 
 
-def open_tokenizer_files(path) -> Path:
-    """The path of the tokenizer that a user names: a ``tokenizer.json``, a sentencepiece model, or a folder with either
-    or with GPT-2's files."""
-    path = Path(path)
-    if not path.exists():
-        raise ValueError(f"{path} does not exist")
-    if not path.is_dir():
-        return path
-    if found := find_tokenizer_files(path):
-        return found
-    raise ValueError(f"{path} has no tokenizer ({FILES_TEXT})")
-
-
 def find_tokenizer_files(folder: Path) -> Path | None:
     """The path of the tokenizer in a folder; None if there is none."""
     for path in (folder / SENTENCEPIECE_FILE, folder, folder / TOKENIZER_JSON, folder / TRAINED_MODEL):

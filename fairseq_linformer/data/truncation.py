@@ -40,20 +40,14 @@ def truncate(
     """
     max_tokens = max_positions - 2 * len(ids)
     lengths = [size.astype(np.int64) - 1 for size in sizes]
-    if len(ids) == 1:
-        new_lengths = [np.minimum(lengths[0], max_tokens)]
-    else:
-        a, b = lengths
-        is_long = a + b > max_tokens
-        new_lengths = [
-            np.where(is_long, np.minimum(a, np.maximum(-(-max_tokens // 2), max_tokens - b)), a),
-            np.where(is_long, np.minimum(b, np.maximum(max_tokens // 2, max_tokens - a)), b),
-        ]
-    is_truncated = np.logical_or.reduce([new < old for new, old in zip(new_lengths, lengths)])
-    if not is_truncated.any():
-        return list(ids), list(sizes), 0
+    total = np.sum(lengths, axis=0)
+    new_lengths = [  # what the other text leaves, and of a pair at least half; the first text gets the odd token
+        np.minimum(length, np.maximum((max_tokens + 1 - i) // 2, max_tokens - (total - length)))
+        for i, length in enumerate(lengths)
+    ]
     new_ids = [_select_tokens(*text, truncation) for text in zip(ids, sizes, new_lengths)]
-    return new_ids, [(length + 1).astype(np.int32) for length in new_lengths], int(is_truncated.sum())
+    num_truncated = int((np.sum(new_lengths, axis=0) < total).sum())
+    return new_ids, [(length + 1).astype(np.int32) for length in new_lengths], num_truncated
 
 
 def _select_tokens(ids: np.ndarray, sizes: np.ndarray, new_lengths: np.ndarray, truncation: str) -> np.ndarray:

@@ -82,13 +82,23 @@ class TransformersClassifier(Classifier):
         if info["missing_keys"]:
             raise ValueError(f"{name} has no trained head for classes of texts; finetune it for them first")
         self.model, config = model.to(self.device).eval(), model.config
-        self.names, self.columns = _class_names(config, name), _trained_columns(config)
+        self._read_config(config)
         n = min(self._tokenizer.model_max_length, find_max_positions(model) or POSITIONS_LIMIT)
         if max_positions is not None and not MIN_POSITIONS <= max_positions <= n:
             raise ValueError(
                 f"--max-positions must be between {MIN_POSITIONS} and the model's {n}, got {max_positions}"
             )
         self.max_positions = max_positions or n
+
+    def _read_config(self, config: Any) -> None:
+        """Set names and columns; ValueError unless there is one output per row."""
+        is_multi_label = config.problem_type == "multi_label_classification"
+        is_score = config.num_labels == 1 or config.problem_type == "regression"
+        if is_multi_label or (is_score and config.num_labels > 1):
+            outputs = f"{config.num_labels} {'labels per row' if is_multi_label else 'scores'}"
+            raise ValueError(f"{self.path} must predict one class or one score per row, got {outputs}")
+        self.names = [] if is_score else [config.id2label[i] for i in range(config.num_labels)]
+        self.columns = read_columns((getattr(config, "fairseq", None) or {}).get("columns", {}))
 
     def encode(self, rows: Sequence[tuple[str, ...]], truncated: bool) -> list[Encoding]:
         limit: dict[str, Any] = {"truncation": "longest_first", "max_length": self.max_positions} if truncated else {}
@@ -118,7 +128,7 @@ class OnnxClassifier(TransformersClassifier):
         config = load_from_transformers(AutoConfig, str(folder))
         if not hasattr(config, "onnx") or config.architectures != ["LinformerForSequenceClassification"]:
             raise ValueError(f"{folder} must be an exported classifier; finetune the model before you export it")
-        self.names, self.columns = _class_names(config, folder), _trained_columns(config)
+        self._read_config(config)
         self.max_positions = config.onnx["max_positions"]
         self._tokenizer = load_from_transformers(PreTrainedTokenizerFast, str(folder), pad_token="<pad>")
         threads = int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())
@@ -131,18 +141,3 @@ class OnnxClassifier(TransformersClassifier):
         names = ("input_ids", "attention_mask")
         (logits,) = self._session.run(["logits"], {name: inputs[name].astype(np.int64) for name in names})
         return torch.from_numpy(logits)
-
-
-def _class_names(config: Any, name) -> list[str]:
-    """Class names of a model of ``transformers``, which must have one output per row; empty for regression."""
-    is_multi_label = config.problem_type == "multi_label_classification"
-    is_score = config.num_labels == 1 or config.problem_type == "regression"
-    if is_multi_label or (is_score and config.num_labels > 1):
-        outputs = "labels per row" if is_multi_label else "scores"
-        raise ValueError(f"{name} must predict one class or one score per row, got {config.num_labels} {outputs}")
-    return [] if is_score else [config.id2label[i] for i in range(config.num_labels)]
-
-
-def _trained_columns(config: Any) -> Columns | None:
-    """The columns of the user's own files that an exported model was trained on; None if it does not say."""
-    return read_columns((getattr(config, "fairseq", None) or {}).get("columns", {}))

@@ -87,19 +87,17 @@ def build_target_lookup(classifier: Classifier, task: Task | None = None) -> Cal
     expected = f"the model's classes are {', '.join(classifier.names)}"
     names = normalize_names(classifier.names)
     if classifier.is_score:
-        known, indices = task or own_task((), 1, (0, 1)), None  # which is not scaled
+        known = task or own_task((), 1, (0, 1))  # which is not scaled
         expected = "the model predicts a score, so labels must be finite numbers"
     else:
-        classes = _known_labels(names, task) | dict(zip(classifier.names, names))
-        known = Task(OWN, classes)
-        indices = [names.index(name) for name in known.class_names]
+        own = dict(zip(classifier.names, names))  # first for the order of the classes, and last to override
+        known = Task(OWN, own | _known_labels(names, task) | own)
 
     def target_of(location: str, label: str) -> float:
         try:
-            target = known.target(label)
+            return known.target(label)
         except ValueError:
             raise ValueError(f"{location}: unknown label {label!r}; {expected}") from None
-        return target if indices is None else indices[int(target)]
 
     return target_of
 
@@ -109,7 +107,7 @@ def _known_labels(names: list[str], task: Task | None) -> dict[str, str]:
     if task and sorted(names) == [str(i) for i in range(len(task.class_names))]:  # in any order
         return {label: str(int(task.target(label))) for label in [*task.classes, *task.class_names]}
     matching = [each for each in ([task] if task else TASKS.values()) if sorted(each.class_names) == sorted(names)]
-    return {label: name for each in matching for label, name in each.classes.items()} | dict(zip(names, names))
+    return {label: name for each in matching for label, name in each.classes.items()}
 
 
 def normalize_names(names: list[str]) -> list[str]:
@@ -126,10 +124,9 @@ def read_task(
     task = TASKS[name]
     if split not in task.splits:
         raise ValueError(f"unknown --split {split!r} of {task.name}; choose from {', '.join(task.splits)}")
-    opened = open_source(task, source)
-    rows = read_task_rows(task, opened, split)
+    rows = read_task_rows(task, open_source(task, source), split)
     unusable = [row for row in rows if row.problem]
-    check_unusable(opened, split, unusable, len(rows))
+    check_unusable(split, unusable, len(rows))
     if unusable:
         print(f"{len(unusable):,} of {len(rows):,} rows are skipped; the first is {unusable[0]}", file=sys.stderr)
     usable = [row for row in rows if not row.problem]

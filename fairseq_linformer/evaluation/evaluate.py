@@ -5,51 +5,34 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import IO, Any
+from itertools import count
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..checkpoints.identify import Kind
 from ..data.tasks import TASKS
 from ..files import open_atomic
 from . import scores
-from .classifier import Classifier, OnnxClassifier, TransformersClassifier
-from .encoded_rows import EncodedExample, is_prepared, normalize_names, read_task
-from .example_files import read_file
+from .classifier import Classifier
+from .encoded_rows import EncodedExample, normalize_names
 from .predict import Throughput, predict
 
 STDOUT = "-"
 SUFFIXES = (".tsv", ".jsonl")
-WriteRow = Callable[[float | None, Sequence[float]], None]
-
-
-def choose_classifier(kind: Kind) -> Callable[..., Classifier]:
-    """The class that opens a model of a kind."""
-    if kind is Kind.FAIRSEQ:
-        from .fairseq_classifier import FairseqClassifier  # the others do without fairseq
-
-        return FairseqClassifier
-    return OnnxClassifier if kind is Kind.ONNX else TransformersClassifier
-
-
-def choose_reader(name: str) -> Callable[..., tuple[int | None, Iterable[EncodedExample]]]:
-    """The function that reads the rows of a task, a folder that ``prepare`` wrote, or a file."""
-    if name in TASKS:
-        return read_task
-    if is_prepared(name):
-        from .fairseq_classifier import read_prepared_rows
-
-        return read_prepared_rows
-    return read_file
 
 
 def evaluate(
-    classifier: Classifier, rows: Iterable[EncodedExample], predictions: str | None = None, **options: Any
+    classifier: Classifier,
+    total: int | None,
+    rows: Iterable[EncodedExample],
+    predictions: str | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Predict every row, write the predictions and score them.
 
     Args:
+        total: number of rows, for progress; None if unknown.
         predictions: file to write, ``.tsv`` or ``.jsonl``; ``-`` for standard output, None for no file.
         options: of ``predict``.
 
@@ -60,7 +43,7 @@ def evaluate(
     throughput = Throughput()
     targets, outputs = array("d"), array("d")  # lists would need seven times the memory
     with open_writer(predictions, classifier.names) as write:
-        for row, logits in predict(classifier, rows, throughput, **options):
+        for row, logits in predict(classifier, rows, throughput, total=total, **options):
             values = (logits.double() if classifier.is_score else torch.softmax(logits.double(), -1)).tolist()
             write(row.target, values)
             if row.target is not None:
@@ -101,7 +84,7 @@ def find_positive_class(names: list[str]) -> int:
 
 
 @contextmanager
-def open_writer(path: str | None, names: list[str]) -> Iterator[WriteRow]:
+def open_writer(path: str | None, names: list[str]) -> Iterator[Callable[[float | None, Sequence[float]], None]]:
     """Yield a function that writes a row, given its target (or None) and its class probabilities (or its score).
 
     Args:
@@ -114,29 +97,22 @@ def open_writer(path: str | None, names: list[str]) -> Iterator[WriteRow]:
     if path != STDOUT and not path.endswith(SUFFIXES):
         raise ValueError(f"--predictions must end in {' or '.join(SUFFIXES)} or be {STDOUT}, got {path}")
     with nullcontext(sys.stdout) if path == STDOUT else open_atomic(path) as file:
-        yield _writer(file, names, as_json=path.endswith(".jsonl"))
+        numbers = count(1)
 
+        def write(target: float | None, values: Sequence[float]) -> None:
+            label = names[int(target)] if names and target is not None else target
+            row: dict[str, Any] = {"row": next(numbers), "label": label}
+            row["prediction"] = names[int(np.argmax(values))] if names else values[0]
+            if path.endswith(".jsonl"):
+                if label is None:
+                    del row["label"]
+                if names:
+                    row["probabilities"] = {name: round(value, 6) for name, value in zip(names, values)}
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                return
+            row |= {f"p({name})": f"{value:.6f}" for name, value in zip(names, values)}
+            if row["row"] == 1:  # not before a row is predicted, which may fail
+                file.write("\t".join(row) + "\n")
+            file.write("\t".join("" if value is None else str(value) for value in row.values()) + "\n")
 
-def _writer(file: IO, names: list[str], as_json: bool) -> WriteRow:
-    count = 0
-
-    def write(target: float | None, values: Sequence[float]) -> None:
-        nonlocal count
-        count += 1
-        label = names[int(target)] if names and target is not None else target
-        prediction = names[int(np.argmax(values))] if names else values[0]
-        probabilities = dict(zip(names, values))
-        if as_json:
-            row: dict[str, Any] = {"row": count, "label": label, "prediction": prediction}
-            if label is None:
-                del row["label"]
-            if names:
-                row["probabilities"] = {name: round(value, 6) for name, value in probabilities.items()}
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            return
-        if count == 1:  # not before a row is predicted, which may fail
-            file.write("\t".join(["row", "label", "prediction", *(f"p({name})" for name in names)]) + "\n")
-        fields = [count, "" if label is None else label, prediction, *(f"{p:.6f}" for p in probabilities.values())]
-        file.write("\t".join(map(str, fields)) + "\n")
-
-    return write
+        yield write

@@ -1,7 +1,7 @@
 """Classifiers that are fairseq checkpoints, and the rows of folders in fairseq's layout, which only these can read."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -96,19 +96,15 @@ class FairseqClassifier(Classifier):
         ids, sizes = zip(*(self._tokenizer.encode(column) for column in zip(*rows)))
         if truncated:
             ids, sizes, _ = truncate(ids, sizes, self.max_positions, self._truncation)
-        return self.join_inputs([np.split(text, np.cumsum(size)[:-1]) for text, size in zip(ids, sizes)])
+        inputs = [np.split(text, np.cumsum(size)[:-1]) for text, size in zip(ids, sizes)]
+        return [self.join_inputs(row) for row in zip(*inputs)]
 
-    def join_inputs(self, inputs: Sequence[Sequence[np.ndarray]]) -> list[Encoding]:
-        """Join the sentences of each row as fairseq's task does: ``<s> a </s>``, ``<s> a </s> </s> b </s>``.
-
-        Args:
-            inputs: token IDs of each row, ending with </s>, for each of one or two sentences.
-        """
-        starts, rows = (self._task.get("init_token", 0), self._task.get("separator_token", 2)), []
-        for row in zip(*inputs):
-            tokens = [token for start, text in zip(starts, row) for token in (start, *text.tolist())]
-            rows.append({"input_ids": [token for token in tokens if token is not None]})
-        return rows
+    def join_inputs(self, row: Iterable[np.ndarray]) -> Encoding:
+        """Join the IDs of one or two texts, which end with </s>, as fairseq's task does: ``<s> a </s>``, or
+        ``<s> a </s> </s> b </s>``."""
+        starts = self._task.get("init_token", 0), self._task.get("separator_token", 2)
+        tokens = [token for start, text in zip(starts, row) for token in (start, *text.tolist())]
+        return {"input_ids": [token for token in tokens if token is not None]}
 
     @torch.inference_mode()
     def logits(self, batch: Sequence[Encoding]) -> Tensor:
@@ -152,8 +148,8 @@ def read_prepared_rows(
 
     def rows() -> Iterator[EncodedExample]:
         for i, label in enumerate(labels):
-            (encoded,) = classifier.join_inputs([[dataset[i].numpy()] for dataset in inputs])
-            ids, location = encoded["input_ids"], f"{folder} {split}:{i + 1}"
+            ids = classifier.join_inputs(dataset[i].numpy() for dataset in inputs)["input_ids"]
+            location = f"{folder} {split}:{i + 1}"
             yield EncodedExample(location, {"input_ids": ids[:n]}, target_of(location, label), len(ids) - len(ids[:n]))
 
     return len(labels), rows()

@@ -1,6 +1,7 @@
-"""Data for finetuning: prepared unless the folder exists, and checked against task and model."""
+"""Data for finetuning: a task or a user's files, and the folder that they are prepared in."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,12 @@ from ..checkpoints.files import LABELS
 from ..config import flag_of
 from ..data.manifest import MANIFEST, read_manifest
 from ..data.own_files import open_own
-from ..data.prepare_task import prepare_task
-from ..data.task_sources import TaskFiles, open_source
-from ..data.tasks import TASKS, TRUNCATIONS, Task
-from ..data.tokenizer import load_tokenizer
+from ..data.task_sources import TaskFiles
+from ..data.tasks import TASKS, Task
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES, find_tokenizer_files
 from ..evaluation.encoded_rows import is_prepared, read_prepared_task
-from ..files import check_data_path, check_same
+from ..files import check_same
 from ..models.datasets import check_dataset
-from ..models.dictionaries import check_dictionary
 from .initial_checkpoint import InitialCheckpoint
 
 
@@ -55,44 +53,15 @@ def find_tokenizer(checkpoint: InitialCheckpoint, tokenizer: Path | None) -> Pat
     return path
 
 
-def prepare_data(
-    task: Task,
-    folder: Path,
-    checkpoint: InitialCheckpoint,
-    source: str | TaskFiles = "hub",
-    tokenizer: Path | None = None,
-    truncation: str | None = None,
+def check_folder(
+    task: Task, folder: Path, n: int, source: Mapping[str, Any] | None = None, truncation: str | None = None
 ) -> None:
-    """Prepare ``folder`` unless it exists, and check that it matches task, checkpoint and truncation.
-
-    Args:
-        source: as for ``open_source``; existing data are used whatever their source and tokenizer were. Or a user's
-            files, which existing data must have been prepared from.
-        tokenizer: its path; None for the one next to the checkpoint.
-        truncation: how rows longer than n are truncated, also in existing data; None for ``head`` in new data.
-    """
-    check_data_path(folder, "--data")
-    dictionary = checkpoint.companions / DICTIONARY
-    if not is_prepared(folder):
-        encoder = load_tokenizer(find_tokenizer(checkpoint, tokenizer), dictionary if dictionary.is_file() else None)
-        how = truncation or TRUNCATIONS[0]
-        files_of_task = source if isinstance(source, TaskFiles) else open_source(task, source)
-        prepare_task(task, folder, files_of_task, encoder, checkpoint.max_positions, how)
+    """Raise ValueError unless a prepared folder is complete, and was prepared for this task and n, and from this source
+    and with this truncation, unless they are None or the folder does not say."""
     manifest = read_manifest(folder)
     before = {"task": manifest.get("task"), "source": manifest.get("source"), "truncation": manifest.get("cut")}
-    files = source.description if isinstance(source, TaskFiles) else None
-    now = {"task": task.name, "source": files, "truncation": truncation}
-    known = [key for key in now if before[key] and now[key]]
-    check_same(folder, {key: before[key] for key in known}, {key: now[key] for key in known})
-    check_folder(task, folder, checkpoint.max_positions)
-    words = folder / "input0" / DICTIONARY
-    check_dictionary(words, checkpoint.vocab_size, checkpoint.path, "prepare the data again", same_as=[dictionary])
-
-
-def check_folder(task: Task, folder: Path, n: int) -> None:
-    """Raise ValueError unless a prepared folder is complete, and was prepared for this task and n."""
-    manifest = read_manifest(folder)
-    check_same(folder, {"task": manifest.get("task", task.name)}, {"task": task.name})
+    now = {"task": task.name, "source": source, "truncation": truncation}
+    check_same(folder, *({key: each[key] for key in now if before[key] and now[key]} for each in (before, now)))
     for part in (*(f"input{i}" for i in range(task.num_inputs)), *(["label"] if task.classes else [])):
         for split in task.splits:
             check_dataset(folder / part / split)
@@ -125,8 +94,8 @@ def describe_data(folder) -> str:
 
 def copy_companions(data: Path, checkpoints: Path) -> None:
     """Copy the files of a task's folder that evaluating text needs next to a finetuned checkpoint."""
-    targets = {f"input0/{DICTIONARY}": DICTIONARY, f"label/{DICTIONARY}": LABELS, MANIFEST: MANIFEST}
-    for name, target in {**targets, **{name: name for name in TOKENIZER_FILES}}.items():
+    for name in (f"input0/{DICTIONARY}", LABELS, MANIFEST, *TOKENIZER_FILES):
         if (data / name).is_file():
-            (checkpoints / target).parent.mkdir(exist_ok=True)
-            shutil.copyfile(data / name, checkpoints / target)
+            target = checkpoints / name.removeprefix("input0/")
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(data / name, target)

@@ -16,20 +16,23 @@ import torch
 
 from ..checkpoints.files import remove_optimizer_state, training_seconds
 from ..checkpoints.identify import BEST, LAST, RESULT, Kind, ModelPath
-from ..data.task_sources import TaskFiles
-from ..data.tasks import OWN, Task
+from ..data.prepare_task import prepare_task
+from ..data.task_sources import TaskFiles, open_source
+from ..data.tasks import OWN, TRUNCATIONS, Task
+from ..data.tokenizer import load_tokenizer
 from ..data.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
 from ..evaluation.evaluate import evaluate
 from ..evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
-from ..files import check_can_be_written, read_json, write_json
+from ..files import check_can_be_written, check_data_path, read_json, write_json
 from ..models.datasets import open_dataset
+from ..models.dictionaries import check_dictionary
 from ..resources import CONFIGS
 from . import local, slurm
-from .data import copy_companions, describe_data, find_tokenizer, prepare_data
+from .data import check_folder, copy_companions, describe_data, find_tokenizer
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
 from .job import TrainingJob, compose_config, quote
-from .recipe import SCORED, Recipe, run_names
+from .recipe import SCORED, Recipe
 from .run_folder import CHECKPOINTS, CONFIG, DONE, check_run_folder, read_config, training_provenance
 
 FINETUNING_YAML = CONFIGS / "finetune" / "base.yaml"
@@ -57,7 +60,10 @@ class FinetuningJob:
         from_scratch: train the same model without pretrained weights.
         device: ``cuda`` or ``cpu``.
         overrides: further overrides of fairseq-hydra-train.
-        source, tokenizer, truncation: as for ``prepare_data``.
+        source: as for ``open_source``; existing data are used whatever their source and tokenizer were. Or a user's
+            files, which existing data must have been prepared from.
+        tokenizer: its path; None for the one next to the checkpoint.
+        truncation: how rows longer than n are truncated, also in existing data; None for ``head`` in new data.
     """
 
     task: Task
@@ -125,14 +131,29 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
     update_freq = list(cfg.optimization.update_freq)
     if len(update_freq) != 1 or update_freq[0] < 1:
         raise ValueError(f"optimization.update_freq must be one number of at least 1 in brackets, got {update_freq}")
-    if not is_prepared(data):
+    if dry_run and not is_prepared(data):
         find_tokenizer(checkpoint, job.tokenizer)
-        if dry_run:
-            return checkpoint, []
-    prepare_data(job.task, data, checkpoint, job.source, job.tokenizer, job.truncation)
+        return checkpoint, []
+    prepare_data(job, checkpoint)
     print(f"{data}: {describe_data(data)}", file=sys.stderr)
     rows = len(open_dataset(data / "input0" / "train"))
     return checkpoint, build_trainings(job, checkpoint, rows, update_freq[0])
+
+
+def prepare_data(job: FinetuningJob, checkpoint: InitialCheckpoint) -> None:
+    """Prepare a job's data unless the folder exists, and check that it matches the job and the checkpoint."""
+    folder, dictionary = Path(job.data), checkpoint.companions / DICTIONARY
+    check_data_path(folder, "--data")
+    if not is_prepared(folder):
+        path = find_tokenizer(checkpoint, job.tokenizer)
+        tokenizer = load_tokenizer(path, dictionary if dictionary.is_file() else None)
+        source = job.source if isinstance(job.source, TaskFiles) else open_source(job.task, job.source)
+        truncation = job.truncation or TRUNCATIONS[0]
+        prepare_task(job.task, folder, source, tokenizer, checkpoint.max_positions, truncation)
+    own = job.source.description if isinstance(job.source, TaskFiles) else None
+    check_folder(job.task, folder, checkpoint.max_positions, own, job.truncation)
+    words = folder / "input0" / DICTIONARY
+    check_dictionary(words, checkpoint.vocab_size, checkpoint.path, "prepare the data again", same_as=[dictionary])
 
 
 def build_trainings(
@@ -140,36 +161,31 @@ def build_trainings(
 ) -> list[TrainingJob]:
     """Build a training job per recipe for ``rows`` of training data; ValueError if an override is not allowed."""
     trainings = []
-    for name, recipe in zip(run_names(job.name, job.recipes), job.recipes):
-        own = build_overrides(job.task, checkpoint, recipe, job.data, rows, job.from_scratch, update_freq)
+    for recipe in job.recipes:
+        own = build_overrides(job, checkpoint, recipe, rows, update_freq)
         keys = [*FIXED, *(each.lstrip("+").partition("=")[0] for each in own)]
         for word in job.overrides:
             key = word.lstrip("+~").partition("=")[0]
             if any(f"{each}.".startswith(f"{key}.") or f"{key}.".startswith(f"{each}.") for each in keys):
                 raise ValueError(f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set it")
+        name = f"{job.name}/{recipe.name}" if len(job.recipes) > 1 else job.name
         trainings.append(TrainingJob(str(FINETUNING_YAML), (*own, *job.overrides), 1, job.device, job.runs, name))
     return trainings
 
 
 def build_overrides(
-    task: Task,
-    checkpoint: InitialCheckpoint,
-    recipe: Recipe,
-    data,
-    rows: int,
-    from_scratch: bool = False,
-    update_freq: int = 1,
+    job: FinetuningJob, checkpoint: InitialCheckpoint, recipe: Recipe, rows: int, update_freq: int = 1
 ) -> list[str]:
-    """Overrides of ``FINETUNING_YAML`` for ``data``, the folder of a task with that many training rows; an update has
-    ``update_freq`` batches."""
+    """Overrides of ``FINETUNING_YAML`` for data of that many training rows; an update has ``update_freq`` batches."""
     updates = math.ceil(rows / (recipe.batch_size * update_freq)) * recipe.epochs
+    task = job.task
     name = SCORED if task.name == OWN else task.name
     return [
         f"task.num_classes={len(task.classes)}" if task.name == OWN and task.classes else f"+task={name}",
         f"common.seed={recipe.seed}",
-        f"task.data={quote(str(Path(data).absolute()))}",
+        f"task.data={quote(str(Path(job.data).absolute()))}",
         f"task.max_positions={checkpoint.max_positions}",
-        f"checkpoint.finetune_from_model={'null' if from_scratch else quote(str(checkpoint.path))}",
+        f"checkpoint.finetune_from_model={'null' if job.from_scratch else quote(str(checkpoint.path))}",
         *checkpoint.overrides,
         f"dataset.batch_size={recipe.batch_size}",
         f"optimization.lr=[{recipe.lr!r}]",
@@ -202,17 +218,12 @@ def build_result(
         "data": describe_data(data),
         "recipe": {**asdict(recipe), "overrides": list(job.overrides), "device": job.device},
         "task": job.task.name,
-        "splits": {split: _evaluate(classifier, data, split) for split in splits},
+        "splits": {split: evaluate(classifier, *read_prepared_rows(classifier, data, split)) for split in splits},
         "checkpoint": name,
         # Without the seconds of the pretraining.
         "seconds": training_seconds(training.folder / CHECKPOINTS / LAST, training.cfg.checkpoint.finetune_from_model),
         **training_provenance(training.folder),
     }
-
-
-def _evaluate(classifier: FairseqClassifier, data: Path, split: str) -> dict[str, Any]:
-    total, rows = read_prepared_rows(classifier, data, split)
-    return evaluate(classifier, rows, total=total)
 
 
 def choose_device(folder: Path) -> str:

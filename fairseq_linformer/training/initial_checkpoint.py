@@ -84,8 +84,7 @@ def read_width(checkpoint: ModelPath) -> int:
     """The width d of a fairseq checkpoint, or of a model of ``transformers``."""
     if checkpoint.kind is Kind.FAIRSEQ:
         return upgrade_names(read_checkpoint(checkpoint.path)["model"])[EMBEDDINGS].size(1)
-    width: int = load_config(checkpoint.path).hidden_size
-    return width
+    return int(load_config(checkpoint.path).hidden_size)
 
 
 def _model_options(checkpoint: dict[str, Any], is_linformer: bool) -> tuple[str, dict[str, Any]]:

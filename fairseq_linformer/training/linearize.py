@@ -116,10 +116,8 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         _prepare(options, source, out)
     claim(out, options.inputs)
     if (out / REPORT).is_file():
-        report: dict[str, Any] = read_json(out / REPORT)
-        return report
-    is_checkpoint = source.kind is Kind.FAIRSEQ
-    teacher = Path(source.path).absolute() if is_checkpoint else out / TEACHER_FOLDER / MODEL
+        return dict(read_json(out / REPORT))
+    teacher = Path(source.path).absolute() if source.kind is Kind.FAIRSEQ else out / TEACHER_FOLDER / MODEL
     student = out / UNTRAINED
     length = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(student), "model")["max_positions"])
 

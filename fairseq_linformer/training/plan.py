@@ -52,10 +52,6 @@ class Memory(NamedTuple):
     activations: int
     """The rest of the peak: what is saved for the backward pass, and temporary tensors."""
 
-    @property
-    def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.activations
-
 
 class PlannedRun:
     """A pretraining run whose step can be built on the meta device: a YAML of ``fairseq-hydra-train`` and overrides."""
@@ -109,7 +105,7 @@ class PlannedRun:
     def largest_batch(self, whole: int, gpu: Gpu, gpus: int, recomputed: bool) -> int:
         """The largest micro-batch that fits and divides the ``whole`` sequences of an update on a GPU; 0 if none fits.
         Memory is convex in the batch, so a line between one sequence and the whole is never too low."""
-        low, high = (self.memory(sequences, recomputed, gpus).total for sequences in (1, whole))
+        low, high = (sum(self.memory(sequences, recomputed, gpus)) for sequences in (1, whole))
         share = min((gpu.usable - low) / max(high - low, 1), 1)
         most = math.floor(1 + share * (whole - 1)) if share >= 0 else 0
         return next((s for s in range(most, 0, -1) if whole % s == 0 and self._round(s) == s), 0)
@@ -185,11 +181,10 @@ def format_plan(run: PlannedRun, gpu: Gpu, gpus: int | None = None, share: float
 def _format_memory(run: PlannedRun, gpu: Gpu, gpus: int, largest: Sequence[int]) -> list[str]:
     """A table of memory with activations stored and recomputed."""
     memories = [run.memory(run.sequences, recomputed, gpus) for recomputed in (False, True)]
-    rows = {name: [getattr(m, name) / GIB for m in memories] for name in (*Memory._fields, "total")}
-    rows[f"total, of {gpu.usable / GIB:.1f}"] = rows.pop("total")
+    rows = [*zip(Memory._fields, *memories), (f"total, of {gpu.usable / GIB:.1f}", *map(sum, memories))]
     return [
         f"{f'GiB per GPU, {run.sequences} sequences':30}{'stored':>10}{'recomputed':>12}",
-        *(f"{name:30}{stored:>10.2f}{recomputed:>12.2f}" for name, (stored, recomputed) in rows.items()),
+        *(f"{name:30}{stored / GIB:>10.2f}{recomputed / GIB:>12.2f}" for name, stored, recomputed in rows),
         f"{'largest batch_size that fits':30}{largest[0]:>10}{largest[1]:>12}",
     ]
 

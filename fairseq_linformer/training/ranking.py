@@ -50,16 +50,6 @@ def format_table(task: Task, settings: Sequence[Sequence[RunResult]]) -> list[st
     return lines
 
 
-def format_headline(task: Task, scores: Mapping[str, Any]) -> list[str]:
-    """Format the task's metrics: accuracy, also F1 for QQP and MRPC, Matthews for CoLA, correlations for STS-B."""
-    lines = []
-    for name in task.metrics:
-        score = scores[name]
-        value, low, high = format_values(name, score["value"], *score["interval"])
-        lines.append(f"{name} {value}{format_unit(name)} ({low} to {high})")
-    return lines
-
-
 def format_report(
     data: str, task: Task, results: Sequence[RunResult], folder: Path, recipes: Sequence[Recipe]
 ) -> list[str]:
@@ -76,7 +66,12 @@ def format_report(
         folder /= recipes[results.index(result)].name
         lines = [*format_table(task, rank_settings(task, results)), f"median run, seed {result['recipe']['seed']}:"]
     for split, scores in result["splits"].items():
-        lines.append(f"{data} {split}: {', '.join(format_headline(task, scores['scores']))}; {scores['rows']:,} rows")
+        shown = []
+        for name in task.metrics:
+            score = scores["scores"][name]
+            value, low, high = format_values(name, score["value"], *score["interval"])
+            shown.append(f"{name} {value}{format_unit(name)} ({low} to {high})")
+        lines.append(f"{data} {split}: {', '.join(shown)}; {scores['rows']:,} rows")
         lines += [f"{warning}; try another --lr, more epochs or more rows" for warning in warn_of_chance(scores)]
     epoch = "last" if task.valid_is_test else "best"
     return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]

@@ -86,15 +86,6 @@ def scale_lr(lr: float, width: int) -> float:
     return float(f"{lr * next(factor for least, factor in LR_FACTORS if width >= least):g}")
 
 
-def run_names(name: str, recipes: Sequence[Recipe]) -> list[str]:
-    """Run folder of each recipe: ``name`` itself for a single recipe, else folders in it.
-
-    >>> run_names("g", [Recipe(seed=1)]), run_names("g", [Recipe(1e-5, 16, seed=1), Recipe(1e-5, 16, seed=2)])
-    (['g'], ['g/lr1e-05-batch16-seed1', 'g/lr1e-05-batch16-seed2'])
-    """
-    return [f"{name}/{recipe.name}" for recipe in recipes] if len(recipes) > 1 else [name]
-
-
 def build_grid(
     lrs: Sequence[float], batch_sizes: Sequence[int], seeds: Sequence[int], epochs: int = EPOCHS
 ) -> list[Recipe]:

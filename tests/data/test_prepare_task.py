@@ -7,7 +7,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.data.tokenizer import load_tokenizer
-from fairseq_linformer.data.tokenizer_files import open_tokenizer_files
+from fairseq_linformer.data.tokenizer_files import find_tokenizer_files
 
 from . import task_files as files
 from .test_task_sources import prepare
@@ -72,7 +72,7 @@ def test_invalid_scores_are_unusable(error_of, tmp_path):
 
 def test_text_that_sentencepiece_removes(pieces, tmp_path):
     source = write_rows(tmp_path, "\u200b\t1\nthe cat\t0\n".encode())
-    tokenizer = load_tokenizer(open_tokenizer_files(pieces))
+    tokenizer = load_tokenizer(find_tokenizer_files(pieces))
     counts = prepare("sst-2", tmp_path / "out", source, tokenizer)["splits"]["train"]
     assert (counts["skipped"], counts["first_skipped"]) == (1, "train.tsv:202: no tokens")
     data = MMapIndexedDataset(str(tmp_path / "out/input0/train"))

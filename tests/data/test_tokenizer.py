@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
 
 from fairseq_linformer.data.binarized import BinarizedWriter
-from fairseq_linformer.data.tokenizer import GPT2, SentencePiece, Tokenizer, _read_entries
+from fairseq_linformer.data.tokenizer import GPT2, SentencePiece, Tokenizer, _read_lines
 
 from ..checkpoint_fixtures import write_sentencepiece
 from ..fairseq_preprocessing import preprocess, write_gpt2
@@ -72,7 +72,7 @@ def test_fairseq_reads_uint32_data(tmp_path):
 def test_only_line_ends_separate_entries(content, tmp_path):
     """``str.splitlines`` also splits at U+0085 and U+2028, which are pieces of models on some texts."""
     (tmp_path / "dict.txt").write_text(content, newline="")
-    entries = _read_entries(tmp_path / "dict.txt", content.encode())
+    entries = _read_lines(tmp_path / "dict.txt")
     assert entries == ["a 1", "\x85 1", "\u2028 1", "b 1"]
     assert [entry.split(" ")[0] for entry in entries] == Dictionary.load(str(tmp_path / "dict.txt")).symbols[4:]
 

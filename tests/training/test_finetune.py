@@ -18,8 +18,7 @@ from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.models.datasets import open_dataset
 from fairseq_linformer.training import finetune as finetune_module
 from fairseq_linformer.training import local
-from fairseq_linformer.training.data import prepare_data
-from fairseq_linformer.training.finetune import FinetuningJob, open_job
+from fairseq_linformer.training.finetune import FinetuningJob, open_job, prepare_data
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 from fairseq_linformer.training.recipe import build_grid
 
@@ -177,7 +176,8 @@ def test_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
     monkeypatch.chdir(fairseq_commands.CONFIGS.parent)
     words = (masked_lm / "checkpoint_last.pt", "--slurm", "--dry-run", "--partition=gpu", "--name", "g")
     start = open_initial_checkpoint(identify(words[0]), tmp_path / "runs")
-    prepare_data(TASKS["sst-2"], tmp_path / "data", start, str(glue))
+    data = str(tmp_path / "data")
+    prepare_data(FinetuningJob(TASKS["sst-2"], identify(words[0]), [], "g", data, source=str(glue)), start)
     *jobs, end = finetune(*words, "--grid", "--lr", "1e-5,2e-5", "--seed", "1,2").splitlines()
     assert len(jobs) == 4 and all("--partition=gpu" in job for job in jobs) and "nothing was submitted" in end
     assert "lr2e-05-batch32-seed2/logs/%j.txt" in jobs[3]

@@ -10,7 +10,7 @@ import torch
 from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.training import initial_checkpoint
-from fairseq_linformer.training.finetune import build_overrides
+from fairseq_linformer.training.finetune import FinetuningJob, build_overrides
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint, read_width
 from fairseq_linformer.training.recipe import Recipe, scale_lr
 
@@ -29,11 +29,15 @@ def test_all_kinds_of_checkpoints(kind, train_checkpoint, mlm_data, tmp_path):
     else:
         own = "--sharing none --projected-dim 8/4 --projection-init normal --freeze-projections"
         folder = train_checkpoint(*own.split())
-    start = open_initial_checkpoint(identify(folder / "checkpoint_last.pt"), tmp_path / "runs")
+    checkpoint = identify(folder / "checkpoint_last.pt")
+    start = open_initial_checkpoint(checkpoint, tmp_path / "runs")
     assert start.max_positions == 16 and start.path == folder / "checkpoint_last.pt"
     classes = tmp_path / "classes"
     fairseq_commands.classification_data(classes)
-    overrides = build_overrides(TASKS["sst-2"], start, Recipe(batch_size=8, epochs=1), classes, 120)
+    recipe = Recipe(batch_size=8, epochs=1)
+    overrides = build_overrides(
+        FinetuningJob(TASKS["sst-2"], checkpoint, [recipe], "", str(classes)), start, recipe, 120
+    )
     overrides += "common.fp16=false common.cpu=true common.tensorboard_logdir=null dataset.num_workers=0".split()
     overrides += "optimization.max_update=1 optimization.lr=[0] optimization.stop_min_lr=-1".split()
     fairseq_commands.hydra_train(classes, tmp_path / "save", *overrides, group="finetune")
@@ -63,14 +67,16 @@ def test_two_processes_convert_an_encoder_once(tmp_path, monkeypatch):
 
 
 def test_recipe_is_robertas(masked_lm, tmp_path):
-    start = open_initial_checkpoint(identify(masked_lm / "checkpoint_last.pt"), tmp_path)
+    checkpoint = identify(masked_lm / "checkpoint_last.pt")
+    start = open_initial_checkpoint(checkpoint, tmp_path)
 
-    def overrides(*options):
-        return dict(word.split("=", 1) for word in build_overrides(TASKS["sst-2"], start, Recipe(), tmp_path, *options))
+    def overrides(**options):
+        job = FinetuningJob(TASKS["sst-2"], checkpoint, [Recipe()], "", str(tmp_path), **options)
+        return dict(word.split("=", 1) for word in build_overrides(job, start, Recipe(), rows=120))
 
     # 120 rows, batches of 32, 10 epochs
     assert (
-        overrides(120).items()
+        overrides().items()
         >= {
             "lr_scheduler.total_num_update": "40",
             "lr_scheduler.warmup_updates": "2",
@@ -79,7 +85,7 @@ def test_recipe_is_robertas(masked_lm, tmp_path):
             "optimization.max_epoch": "10",
         }.items()
     )
-    assert overrides(120, True)["checkpoint.finetune_from_model"] == "null"
+    assert overrides(from_scratch=True)["checkpoint.finetune_from_model"] == "null"
     assert [scale_lr(1e-5, width) for width in (768, 384, 128)] == [1e-5, 1e-4, 5e-4]
 
 

@@ -83,7 +83,7 @@ def test_states_in_half_precision():
 def test_largest_batch_fits_and_the_next_does_not():
     run = PlannedRun(BASE, ["+model.encoder_layers=4"])
     largest = run.largest_batch(2048, V100, 1, False)
-    sizes = [run.memory(sequences, False, 1).total for sequences in (largest, 2 * largest)]
+    sizes = [sum(run.memory(sequences, False, 1)) for sequences in (largest, 2 * largest)]
     assert sizes[0] <= V100.usable < sizes[1]
 
 
