@@ -36,7 +36,7 @@ from ..run import Model, label
 from ..verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, student_interval, wilson
 
 TITLE = "Far-token recall"
-SAYS = "E and F find what is too far for a local window (k = n / 2, default start; not k = n / 32)"
+SAYS = "E and F, trained or not, find what is too far for a local window (k = n / 2, default start)"
 EVALUATION_SEED = 1000
 """Added to the seed of a run for the sequences that it is evaluated on."""
 RECALLED, ABOVE_CHANCE = 0.95, 0.05
