@@ -266,13 +266,13 @@ class Quality:
         """The documents on which readers are compared."""
 
     def difference(self, a: str, b: str, place: str = "") -> Estimate | None:
-        """Share of right answers of ``a`` minus that of ``b``, in points, also for the queries from a place alone; None
+        """Share of right answers of ``a`` minus that of ``b``, in points, of all queries or of those from a place; None
         if one is not measured."""
         x, y = (answers_of(self.rows, self.metric, reader=reader, n=self.n) for reader in (a, b))
-        if not len(x) or x.shape != y.shape:
+        chosen = self.rows.find("from", place=place, n=self.n) if place else None
+        if not len(x) or x.shape != y.shape or (place and not chosen):
             return None
-        found = self.rows.find("from", place=place, n=self.n)
-        compared, where = (unpack(found), f"query from the {place}, ") if found else (self.compared, "")
+        compared, where = (unpack(chosen), f"query from the {place}, ") if chosen else (self.compared, "")
         return difference([(x[:, compared], y[:, compared])], f"{self.task}, {where}{a} minus {b}, points")
 
     def speed(self, other: str) -> Estimate | None:

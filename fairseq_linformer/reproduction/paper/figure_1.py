@@ -9,11 +9,10 @@ sum (a quarter if all are equal); does not hold if it has less than 0.5 in one. 
 A tail need not be learned: the remark has the share of heads with one also for copies with shuffled weights.
 
 **Layers.** In the upper half of the layers the first quarter of the singular values has a larger share of their sum
-than in the lower half, means over layers and heads. The control is the same model, whose values are shuffled within
-each matrix, so that their sizes stay: 20 copies, on a 25th of the blocks of the first text. Holds if the difference is
-larger than that of all copies, for each model and text; does not hold if it is smaller than that of all copies, for
-one; not enough evidence with fewer than 6 layers. (The rule had no control before 2026-11-30, and then a single copy;
-it held.)
+than in the lower half, means over layers and heads. The control is 20 copies of the model, whose weights are shuffled
+within each matrix, on 2 blocks of the first text. Holds if the difference is larger than that of all copies, for each
+model and text; does not hold if it is smaller than that of all copies, for one; not enough evidence with fewer than 6
+layers. (The rule had no control before 2026-11-30, and then a single copy; it held.)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,13 +63,13 @@ def run(inputs: Inputs) -> Result:
 
 
 def measure_copies(name: str, model: AttentionModel, text: Sentences, number: int) -> Iterator[Row]:
-    """For each copy with shuffled weights: the difference between the halves of the layers, and the share of heads with
-    a long tail."""
+    """For each copy with shuffled weights, each shuffled from the one before: the difference between the halves of the
+    layers, and the share of heads with a long tail."""
     generator = torch.Generator().manual_seed(1)
     for copy in range(1, COPIES + 1):
         shuffle(model.module, generator)
         heat = measure_spectrum(model, text, number, text.n, f"{text.name}, {SHUFFLED} {copy}").heat
-        at = {"model": name, "n": text.n, "seed": copy}
+        at = {"model": name, "n": text.n, "copy": copy}
         share = "share of the sum of singular values"
         yield Row(metric="difference", value=significant(compare_halves(heat.mean(1))), unit=share, **at)
         yield Row(metric="tail", value=significant((heat >= TAIL).mean()), unit="share of heads", **at)
