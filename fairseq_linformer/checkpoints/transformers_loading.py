@@ -120,10 +120,11 @@ def find_weights(name: str) -> list[Path]:
             shards = sorted(set(read_json(index)["weight_map"].values()))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"{index} is not an index of safetensors") from None
-        paths = []
         for shard in shards:
             if not isinstance(shard, str) or os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
                 raise ValueError(f"{index} must name safetensors files next to it, got {shard!r}")
+        paths = []
+        for shard in shards:
             if (path := find_hub_file(name, shard)) is None:
                 raise ValueError(f"{name} has no {shard}, which is in {INDEX}")
             paths.append(path)

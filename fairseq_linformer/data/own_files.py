@@ -41,8 +41,12 @@ def open_own(
     texts, label = choose_columns(train, known, tuple(text_column), label_column)
     if label is None:
         raise ValueError(f"{train} needs --label-column; choose from {', '.join(known)}")
+    paths = {"train": train, "valid": valid} if valid else {"train": train}
+    checksums = {split: sha256(path) for split, path in paths.items()}
     records = read([*texts, label])
     examples = [build_example(f"{train.name}:{number}", record, texts, label) for number, record in records]
+    if not examples:
+        raise ValueError(f"{train} has no rows")
     check_unusable("train", [each for each in examples if each.problem], len(examples))
     rows = {"train": examples} if valid else _hold_out(examples)
     if valid is None and not rows["valid"]:
@@ -53,12 +57,11 @@ def open_own(
     else:
         kept = {str(each.label) for each in rows["train"] if not each.problem}
         task = _own_classification(train, label, labels, kept, len(texts))
-    paths = {"train": train, "valid": valid} if valid else {"train": train}
     description = {
         "kind": "own files" if valid else f"own file, {100 * HELD_OUT_SHARE:g} % held out by the hash of the text",
         "text_columns": list(texts),
         "label_column": label,
-        "sha256": {split: sha256(path) for split, path in paths.items()},
+        "sha256": checksums,
         **({"labels": "scores"} if is_score else {}),
     }
     files = {split: {path.name: path} for split, path in paths.items()}
@@ -107,7 +110,7 @@ def are_scores(labels: Collection[str], regression: bool | None, column: str) ->
         column: name of the column and its file, for the ValueError if scores are not numbers, or if it is uncertain
             whether many different numbers are classes.
     """
-    scores = {label: parse_score(label) for label in labels}
+    scores = {label: parse_score(label) for label in set(labels)}
     words = sorted(label for label, score in scores.items() if not math.isfinite(score))
     if regression and words:
         raise ValueError(f"{column} must be numbers for --regression, got {words[0]!r}")

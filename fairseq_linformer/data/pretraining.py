@@ -59,7 +59,7 @@ def prepare_corpus(
     with new_folder(out) as folder:
         entries = tokenizer.dictionary
         counts = np.zeros(FIRST_ID + len(entries), np.int64)  # of the training tokens
-        splits = _write_splits(corpus.select(first), hashes[first], folder, valid_share, shards, counts)
+        splits = _write_splits(corpus, hashes, first, folder, valid_share, shards, counts)
         if not isinstance(tokenizer, GPT2):  # whose dict.txt has RoBERTa's counts
             entries = [f"{name} {counts[i]}" for i, name in enumerate(entry_names(entries), FIRST_ID)]
         for i in range(shards):
@@ -132,27 +132,34 @@ def _encode_batch(texts: list[str], rank: int | None, path: Path) -> dict[str, A
 
 
 def _write_splits(
-    corpus, hashes: np.ndarray, folder: Path, valid_share: float, shards: int, token_counts: np.ndarray
+    corpus,
+    hashes: np.ndarray,
+    first: np.ndarray,
+    folder: Path,
+    valid_share: float,
+    shards: int,
+    token_counts: np.ndarray,
 ) -> dict[str, dict[str, int]]:
-    """Write ``shardI/train`` and ``shard0/valid``; returns the counts of each split, and adds those of each training
-    token to ``token_counts`` (V,)."""
-    if not len(corpus):
+    """Write the documents ``first``, the others are duplicates, to ``shardI/train`` and ``shard0/valid``; returns the
+    counts of each split, and adds those of each training token to ``token_counts`` (V,)."""
+    if not len(first):
         raise ValueError("the sources have no documents with text")
     prefixes = {"valid": "shard0/valid", **{f"train{i}": f"shard{i}/train" for i in range(shards)}}
     is_valid = hashes[:, 0] < np.uint64(valid_share * 2.0**64)
-    targets = np.where(is_valid, 0, 1 + (hashes[:, 1] % np.uint64(shards)).astype(np.int32))  # indices of prefixes
+    targets = np.full(len(corpus), -1)  # indices of prefixes
+    targets[first] = np.where(is_valid, 0, 1 + (hashes[:, 1] % np.uint64(shards)).astype(np.int32))[first]
     for target, name in enumerate(prefixes):
         if target not in targets:
             advice = "raise --valid-share" if name == "valid" else "lower --shards or --valid-share"
-            if len(corpus) == 1:
+            if len(first) == 1:
                 advice = "blank lines separate the documents of a text file"
-            raise ValueError(f"{name} is empty: none of the {len(corpus):,} documents was assigned to it; {advice}")
+            raise ValueError(f"{name} is empty: none of the {len(first):,} documents was assigned to it; {advice}")
     dtype = np.dtype(corpus.features["ids"].feature.dtype)
     writers = [BinarizedWriter(folder / prefix, dtype) for prefix in prefixes.values()]
     counts: list[Counter[str]] = [Counter() for _ in prefixes]
     for i, batch in enumerate(corpus.with_format("arrow").iter(BATCH_DOCUMENTS)):
         batch_targets = targets[i * BATCH_DOCUMENTS :][: len(batch)]
-        for target in np.unique(batch_targets):
+        for target in np.unique(batch_targets[batch_targets >= 0]):
             part = batch.filter(batch_targets == target)
             ids, sizes = (part.column(name).combine_chunks().flatten().to_numpy() for name in ("ids", "sizes"))
             writers[target].add(ids, sizes)

@@ -7,13 +7,13 @@ identical.
 
 import hashlib
 import itertools
+import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ..files import read_json
 from . import sentencepiece_model, tokenizer_json
 from .tokenizer_files import DICTIONARY, GPT2_FILES, SENTENCEPIECE_FILE, TOKENIZER_JSON
 from .tokenizer_json import FIRST_ID, SYMBOLS, UNK
@@ -91,7 +91,10 @@ class GPT2(Tokenizer):
             if not path.is_file():
                 raise ValueError(f"{path} does not exist; GPT-2's BPE needs a folder with {', '.join(names)}")
         contents = {name: path.read_bytes() for name, path in paths.items()}
-        encoder = read_json(paths["encoder.json"])
+        try:
+            encoder = json.loads(contents["encoder.json"])
+        except (ValueError, RecursionError):
+            raise ValueError(f"{paths['encoder.json']} is not JSON") from None
         self.merges = [tuple(line.split(" ")) for line in _read_lines(paths["vocab.bpe"])[1:] if line]
         byte = bytes_of_symbols()
         # tiktoken merges in the order of the IDs, which must therefore be the order of the merges.

@@ -45,8 +45,10 @@ def truncate(
         np.minimum(length, np.maximum((max_tokens + 1 - i) // 2, max_tokens - (total - length)))
         for i, length in enumerate(lengths)
     ]
-    new_ids = [_select_tokens(*text, truncation) for text in zip(ids, sizes, new_lengths)]
     num_truncated = int((np.sum(new_lengths, axis=0) < total).sum())
+    if not num_truncated:
+        return list(ids), list(sizes), 0
+    new_ids = [_select_tokens(*text, truncation) for text in zip(ids, sizes, new_lengths)]
     return new_ids, [(length + 1).astype(np.int32) for length in new_lengths], num_truncated
 
 

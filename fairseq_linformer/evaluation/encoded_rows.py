@@ -87,17 +87,18 @@ def build_target_lookup(classifier: Classifier, task: Task | None = None) -> Cal
     expected = f"the model's classes are {', '.join(classifier.names)}"
     names = normalize_names(classifier.names)
     if classifier.is_score:
-        known = task or own_task((), 1, (0, 1))  # which is not scaled
+        known, indices = task or own_task((), 1, (0, 1)), None  # which is not scaled
         expected = "the model predicts a score, so labels must be finite numbers"
     else:
-        own = dict(zip(classifier.names, names))  # first for the order of the classes, and last to override
-        known = Task(OWN, own | _known_labels(names, task) | own)
+        known = Task(OWN, _known_labels(names, task) | dict(zip(classifier.names, names)))
+        indices = [names.index(name) for name in known.class_names]
 
     def target_of(location: str, label: str) -> float:
         try:
-            return known.target(label)
+            target = known.target(label)
         except ValueError:
             raise ValueError(f"{location}: unknown label {label!r}; {expected}") from None
+        return target if indices is None else indices[int(target)]
 
     return target_of
 

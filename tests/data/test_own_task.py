@@ -5,7 +5,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from datasets import Dataset
+from datasets import Dataset, Features, Value
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
@@ -172,3 +172,10 @@ def test_prepared_scores(gpt2, tmp_path):
     task, source = open_own(paths[0], bad, ["a"], "rating")
     with pytest.raises(ValueError, match="bad.csv:3: unknown label 'x'; the training file has numbers"):
         read_task_rows(task, source, "valid")
+
+
+def test_columns_without_rows(tmp_path):
+    empty = Dataset.from_dict({"text": [], "label": []}, features=Features(text=Value("string"), label=Value("string")))
+    empty.to_parquet(tmp_path / "e.parquet")
+    with pytest.raises(ValueError, match="e.parquet has no rows"):
+        open_own(tmp_path / "e.parquet", write(tmp_path / "b.csv", VALID))

@@ -104,3 +104,8 @@ def test_data_with_another_dictionary_or_labels_is_rejected(evaluate, finetuned,
     shutil.copy(pieces / "label/dict.txt", other / "label")
     fairseq_commands.write_dataset(other / "label", "valid", [[4]] * 3, 8)
     assert re.search(f"valid in {other} must have equally many rows, got .*, 3", evaluate(finetuned, other))
+
+
+def test_classes_of_the_same_name():
+    target_of = build_target_lookup(SimpleNamespace(names=["a", "a", "b"], is_score=False))
+    assert (target_of("", "a"), target_of("", "b")) == (0, 2)
