@@ -175,8 +175,8 @@ and `git show 881e27a:results`.
 
 n is the maximum number of tokens of an input. E and F are the projections of equation (7); k is their number of rows,
 to which they reduce n keys and values. W is the number of neighbors on each side that a local window adds. An interval
-in brackets has the extremes of repeated measurements, or 95 % confidence where the rule says so. Times have two to nine
-rounds, most of them three or five: near 1, "in every round" is weak evidence.
+in brackets has the extremes of repeated measurements, or 95 % confidence where the rule says so. Times have two to
+nine rounds, most of them three or five: near 1, "in every round" is weak evidence.
 
 | mark | verdict |
 |---|---|
