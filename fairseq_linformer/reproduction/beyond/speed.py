@@ -9,8 +9,7 @@ six updates, is twice as fast as the authors', and 0.85 times as fast as RoBERTa
 positions, and its sentences are short. **inference**: at n = 16,384, k = 256, 5.3 times as fast as RoBERTa's with SDPA,
 in two rounds (an earlier measurement had 5.39); the others have three. In training fairseq's RoBERTa materializes its
 attention weights; SDPA is compared in training on a GPU alone. With fewer tokens than k the code is compared, not
-equation (7): a Transformer in this code was not timed there. The authors' with 64 and 128 tokens are missing, because
-the benchmark leaked memory until bd222bc0.
+equation (7): a Transformer in this code was not timed there.
 """
 
 from collections.abc import Sequence

@@ -99,30 +99,32 @@ def rows_of(spectra: Mapping[str, Spectrum]) -> list[Row]:
     return rows
 
 
-def shares_by_layer(rows: Rows) -> dict[tuple[str, int], list[float]]:
-    """The share of each head at a quarter of the singular values, by source and layer."""
-    shares: dict[tuple[str, int], list[float]] = {}
+Shares = dict[str, dict[int, list[float]]]
+"""The share of each head at a quarter of the singular values, by source and layer."""
+
+
+def shares_of(rows: Rows) -> Shares:
+    shares: Shares = {}
     for row in rows.select("cumulative_share"):
-        shares.setdefault((row.source, row.layer), []).append(row.value)
+        shares.setdefault(row.source, {}).setdefault(row.layer, []).append(row.value)
     return shares
 
 
-def tail_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
+def tail_checks(shares: Shares) -> list[Check]:
     checks = []
-    for (source, layer), values in shares.items():
-        least = min(values)
-        text = f"{source}, layer {layer}: {least:.2f} in one of {len(values)} heads, {mean(values):.2f} on average"
-        checks.append(decide(least >= TAIL, f"{text}; needs ≥ {TAIL}", least < NO_TAIL))
+    for source, layers in shares.items():
+        for layer, values in layers.items():
+            least = min(values)
+            text = f"{source}, layer {layer}: {least:.2f} in one of {len(values)} heads, {mean(values):.2f} on average"
+            checks.append(decide(least >= TAIL, f"{text}; needs ≥ {TAIL}", least < NO_TAIL))
     return checks
 
 
 def tail_remarks(rows: Rows) -> list[str]:
     """The share of heads with a long tail on each text, next to that of copies with shuffled weights."""
-    by_source: dict[str, list[float]] = {}
-    for row in rows.select("cumulative_share"):
-        by_source.setdefault(row.source, []).append(row.value)
     remarks = []
-    for source, values in by_source.items():
+    for source, layers in shares_of(rows).items():
+        values = [value for heads in layers.values() for value in heads]
         copies = [row.value for row in rows.select("tail", model=source.partition(", ")[0])]
         share = f"{source}: {fmean(value >= TAIL for value in values):.2f} of the heads have ≥ {TAIL}"
         remarks.append(f"{share}; with {SHUFFLED} {in_words(Row(repeated(copies, fmean)))}")
@@ -131,11 +133,9 @@ def tail_remarks(rows: Rows) -> list[str]:
 
 def layer_checks(rows: Rows) -> list[Check]:
     """How much more the upper half of the layers has than the lower one, next to copies with shuffled weights."""
-    by_source: dict[str, list[float]] = {}
-    for (source, _), values in sorted(shares_by_layer(rows).items(), key=lambda each: each[0][1]):  # by layer
-        by_source.setdefault(source, []).append(mean(values))
     checks = []
-    for source, layers in by_source.items():
+    for source, heads in shares_of(rows).items():
+        layers = [mean(values) for _, values in sorted(heads.items())]
         difference = compare_halves(layers)
         text = f"{source}: {difference:.3f} more in the upper half of {len(layers)} layers"
         copies = [row.value for row in rows.select("difference", model=source.partition(", ")[0])]
@@ -158,20 +158,19 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     tail = "The singular values of attention have a long tail (by our limit), in each layer and head."
     layers = "The singular values of higher layers are more skewed, and more so than with shuffled weights."
     return [
-        Verdict("tail", tail, tail_checks(shares_by_layer(rows)), remarks=tail_remarks(rows)),
+        Verdict("tail", tail, tail_checks(shares_of(rows)), remarks=tail_remarks(rows)),
         Verdict("layers", layers, layer_checks(rows)),
     ]
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    shares = shares_by_layer(join(results))
-    sources = list(dict.fromkeys(source for source, _ in shares))
+    shares = shares_of(join(results))
     rows = [
-        [str(layer), *(in_words(Row(repeated(shares.get((source, layer), []), fmean))) for source in sources)]
-        for layer in sorted({layer for _, layer in shares})
+        [str(layer), *(in_words(Row(repeated(layers.get(layer, []), fmean))) for layers in shares.values())]
+        for layer in sorted({layer for layers in shares.values() for layer in layers})
     ]
     title = "Share of the sum of singular values in their first quarter, mean over heads [lowest, highest]"
-    return [Table(title, ["layer", *sources], rows)]
+    return [Table(title, ["layer", *shares], rows)]
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
