@@ -32,8 +32,8 @@ PERPLEXITY = "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
 tokens per second."""
-STAGGERED, GRADED, AUTHORS = "staggered", "graded", "normal"
-"""Starts of E and F."""
+STAGGERED, GRADED, AUTHORS, FIXED = "staggered", "graded", "normal", "fixed averages"
+"""Starts of E and F; the last is the default start, which is not trained."""
 CONTROL_K = 2
 """k of the control of Linformers made from an encoder: <s>, and one average of all other tokens."""
 LEFT_OUT = (None, "headwise", STAGGERED)
@@ -90,8 +90,8 @@ class Model:
 
     Attributes:
         sharing: as the option of this name.
-        start: ``--projection-init`` of E and F; None for ``default_start``. In ``options``, E and F of ``AUTHORS`` also
-            have the learning rate of the other weights.
+        start: ``--projection-init`` of E and F, or ``FIXED``; None for ``default_start``. In ``options``, E and F of
+            ``AUTHORS`` also have the learning rate of the other weights.
         local_window: positions on each side that are attended to exactly.
     """
 
@@ -112,7 +112,8 @@ class Model:
         if self.k is None:
             return f"roberta-n{self.n}"
         local = f"-local{self.local_window}" if self.local_window else ""
-        return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{self.start or 'default'}{local}"
+        start = (self.start or "default").replace(" ", "-")
+        return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{start}{local}"
 
     @property
     def label(self) -> str:
@@ -138,8 +139,9 @@ class Model:
             "max_positions": self.n,
             "projected_dim": self.k,
             "sharing": self.sharing,
-            "projection_init": self.start or self.default_start,
+            "projection_init": self.default_start if self.start in (None, FIXED) else self.start,
             "projection_lr_scale": 1.0 if self.start == AUTHORS else None,
+            "freeze_projections": self.start == FIXED or None,
             "local_window": self.local_window,
         }
         return {name: value for name, value in values.items() if value is not None}

@@ -33,7 +33,7 @@ from ...config import LinformerConfig
 from ...modules import LinformerEncoder
 from ..page import Table
 from ..result import Inputs, Parts, Result, Row, Rows, in_words, join, repeated, significant
-from ..run import Model, label
+from ..run import FIXED, Model, label
 from ..verdict import MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, student_interval, wilson
 
 TITLE = "Far-token recall"
@@ -59,8 +59,6 @@ In a trial of ``cpu``, full attention recalled all 1,000 sequences after 500 upd
 k = n / 8 all but one after 1,000 with one seed; so there is a smaller k."""
 STARTS = (None, "normal")
 """Initializations of E and F; None is the default."""
-FIXED = "fixed averages"
-"""The default start, which is not trained; also the name of a part."""
 PARTS: Parts = {scale: {"recall": (), FIXED: ()} for scale in SIZES}
 
 
