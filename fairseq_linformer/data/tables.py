@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,7 +26,8 @@ FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", 
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": None, ".zst": "zstd"}
 """Suffixes of compressed files, after that of the format, and their names in pyarrow, which does not read .xz."""
 BATCH_ROWS = 64
-"""Rows of parquet that are in memory at a time: few, because they can be whole books."""
+"""Rows of parquet that are in memory at a time, and records of JSON whose keys are the columns: few, because they can
+be whole books."""
 LINE_BREAKS = re.compile(r"\r\n|[\n\r\t]")
 Record = dict[str, Any] | str
 """Values by column; for an unusable line, what is wrong with it."""
@@ -118,8 +119,8 @@ def open_table(
         file: an open file of TSV, CSV or JSON, to read instead; then ``path`` is its name for messages.
 
     Returns:
-        The columns (of the first row; none if there are no rows), and a function that reads the records with at least
-        the columns that it gets. It may be called once.
+        The columns (of JSON, the keys of the first records; none if there are no rows), and a function that reads the
+        records with at least the columns that it gets. It may be called once.
 
     Raises:
         ValueError: no row is usable, or the file is damaged.
@@ -127,11 +128,10 @@ def open_table(
     kind = kind or find_format(path)
     if kind == "parquet":
         return _open_parquet(path)
-    records, read = _read_file(path, kind, header, file), []
-    for number, record in records:
-        read.append((number, record))
-        if record and isinstance(record, dict):
-            return list(record), lambda columns: chain(read, records)
+    records = _read_file(path, kind, header, file)
+    read = list(islice(records, BATCH_ROWS))
+    if columns := list(dict.fromkeys(key for _, record in read if isinstance(record, dict) for key in record)):
+        return columns, lambda columns: chain(read, records)
     if read:
         number, problem = read[0]
         raise ValueError(f"{path}:{number}: {problem}")

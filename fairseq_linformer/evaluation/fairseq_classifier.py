@@ -125,7 +125,10 @@ def read_prepared_rows(
     if not isinstance(classifier, FairseqClassifier):
         tokens = f"{folder} has fairseq's token IDs, which {classifier.path} cannot read"
         raise ValueError(f"{tokens}; pass the task with --source, or a file")
-    folder = Path(folder)
+    folder, manifest, n = Path(folder), read_manifest(folder), classifier.max_positions
+    if truncated and (longer := manifest.get("max_positions", n)) > n:
+        other = f"{folder} was prepared for n = {longer:,}, but the model has n = {n:,}"
+        raise ValueError(f"{other}; prepare the data again, or pass the task with --source, or a file")
     check_split(folder / "input0", split)
     classifier.check_dictionary(folder / "input0" / DICTIONARY)
     inputs = [open_dataset(path / split) for path in sorted(folder.glob("input[01]"))]
@@ -142,14 +145,15 @@ def read_prepared_rows(
             f"the inputs and labels of {split} in {folder} must have equally many rows, got "
             f"{', '.join(f'{len(part):,}' for part in (*inputs, labels))}; prepare the data again"
         )
-    if prepared := read_manifest(folder).get("splits", {}).get(split, {}).get("cut"):
+    if prepared := manifest.get("splits", {}).get(split, {}).get("cut"):
         print(f"{prepared:,} of {len(labels):,} rows were truncated when they were prepared", file=sys.stderr)
-    target_of, n = build_target_lookup(classifier), classifier.max_positions if truncated else None
+    target_of, end = build_target_lookup(classifier), n if truncated else None
 
     def rows() -> Iterator[EncodedExample]:
         for i, label in enumerate(labels):
             ids = classifier.join_inputs(dataset[i].numpy() for dataset in inputs)["input_ids"]
             location = f"{folder} {split}:{i + 1}"
-            yield EncodedExample(location, {"input_ids": ids[:n]}, target_of(location, label), len(ids) - len(ids[:n]))
+            read = {"input_ids": ids[:end]}
+            yield EncodedExample(location, read, target_of(location, label), len(ids) - len(ids[:end]))
 
     return len(labels), rows()

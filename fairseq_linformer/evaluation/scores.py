@@ -29,8 +29,8 @@ def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 
 
     For two classes F1 is that of class ``positive``, otherwise the mean over classes that occur as labels or
     predictions, as in scikit-learn. The interval of accuracy is Wilson's; those of F1 and Matthews' correlation are
-    normal, with the standard error of the jackknife; with one row any value is within it. Constant predictions have
-    correlation 0, with the interval from -1 to 1.
+    normal, with the standard error of the jackknife; with one row any value is within it. Constant labels or
+    predictions have correlation 0, with the interval from -1 to 1.
     """
     targets, probabilities = np.asarray(targets, dtype=int), np.asarray(probabilities, dtype=np.float64)
     predictions, n, classes = probabilities.argmax(1), len(targets), range(probabilities.shape[1])
@@ -42,7 +42,7 @@ def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 
     labels = [positive] if len(classes) == 2 else occurring
     f1 = partial(metrics.f1_score, labels=labels, average="macro", zero_division=0)
     scores["f1"] = _jackknife(f1, confusion, lowest=0)
-    is_constant = np.ptp(predictions) == 0
+    is_constant = np.ptp(targets) == 0 or np.ptp(predictions) == 0
     scores["matthews"] = _score(0, (-1, 1)) if is_constant else _jackknife(metrics.matthews_corrcoef, confusion, -1)
     return {
         "rows": n,

@@ -24,7 +24,7 @@ from ..data.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
 from ..evaluation.evaluate import evaluate
 from ..evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
-from ..files import check_can_be_written, check_data_path, read_json, write_json
+from ..files import check_can_be_written, check_data_path, check_same, lock, read_json, write_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import check_dictionary
 from ..resources import CONFIGS
@@ -95,6 +95,7 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
     checkpoint, trainings = open_job(job, dry_run)
     for training in trainings:
         check_run_folder(training)
+        check_result(training.folder / RESULT, job, checkpoint)
     paths = [training.folder / RESULT for training in trainings]
     # What is trained comes first, since jobs of Slurm may still train the others.
     runs = sorted(zip(job.recipes, trainings, paths), key=lambda run: not (run[1].folder / DONE).exists())
@@ -110,6 +111,15 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
                 remove_optimizer_state(saved)
             write_json(path, result)
     return [read_json(path) for path in paths if path.exists()]
+
+
+def check_result(path: Path, job: FinetuningJob, checkpoint: InitialCheckpoint) -> None:
+    """Raise ValueError if a run has finished on other data, or from another checkpoint, in files of the same names."""
+    if path.exists():
+        result, pretraining = read_json(path), checkpoint.description["pretraining"]
+        before = {"data": result["data"], "sha256 of the checkpoint": result["model"]["pretraining"]["sha256"]}
+        now = {"data": describe_data(job.data), "sha256 of the checkpoint": pretraining["sha256"]}
+        check_same(path.parent, before, now)
 
 
 def submit(job: FinetuningJob, sbatch_options: Sequence[str] = (), dry_run: bool = False) -> str:
@@ -144,12 +154,14 @@ def prepare_data(job: FinetuningJob, checkpoint: InitialCheckpoint) -> None:
     """Prepare a job's data unless the folder exists, and check that it matches the job and the checkpoint."""
     folder, dictionary = Path(job.data), checkpoint.companions / DICTIONARY
     check_data_path(folder, "--data")
-    if not is_prepared(folder):
-        path = find_tokenizer(checkpoint, job.tokenizer)
-        tokenizer = load_tokenizer(path, dictionary if dictionary.is_file() else None)
-        source = job.source if isinstance(job.source, TaskFiles) else open_source(job.task, job.source)
-        truncation = job.truncation or TRUNCATIONS[0]
-        prepare_task(job.task, folder, source, tokenizer, checkpoint.max_positions, truncation)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with lock(folder.parent):  # another process may prepare it now
+        if not is_prepared(folder):
+            path = find_tokenizer(checkpoint, job.tokenizer)
+            tokenizer = load_tokenizer(path, dictionary if dictionary.is_file() else None)
+            source = job.source if isinstance(job.source, TaskFiles) else open_source(job.task, job.source)
+            truncation = job.truncation or TRUNCATIONS[0]
+            prepare_task(job.task, folder, source, tokenizer, checkpoint.max_positions, truncation)
     own = job.source.description if isinstance(job.source, TaskFiles) else None
     check_folder(job.task, folder, checkpoint.max_positions, own, job.truncation)
     words = folder / "input0" / DICTIONARY

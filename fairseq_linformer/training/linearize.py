@@ -82,7 +82,7 @@ class Linearization:
     @property
     def inputs(self) -> dict[str, Any]:
         """What determines the outputs: source, text and options; of files, the checksums."""
-        source = Path(self.source)
+        source = Path(identify(self.source).path)
         name = source.name if source.exists() else self.source
         inputs = {
             **asdict(self),

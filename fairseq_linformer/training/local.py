@@ -50,8 +50,8 @@ def train(job: TrainingJob) -> None:
                 last_line = line.strip() or last_line
                 show_progress(bar, line)
         status = worker.wait()
-    # While it starts, signals end it.
-    if status == STOPPED or (stopped and status in (-signal.SIGTERM, -signal.SIGINT)):
+    # While it starts, signals end it; after the last update it is complete.
+    if status == STOPPED or (stopped and status in (0, -signal.SIGTERM, -signal.SIGINT)):
         print(f"{job.name}: stopped by a signal; rerun the command to resume", file=sys.stderr)
         raise KeyboardInterrupt
     if status != 0:

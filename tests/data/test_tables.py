@@ -128,6 +128,12 @@ def test_values_of_json_that_are_no_label(value, tmp_path):
     assert read(tmp_path / "a.jsonl") == [Example("1", problem="no label in label")]
 
 
+def test_the_first_record_of_json_may_lack_a_column(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "b", "label": 1}\n')
+    assert open_table(tmp_path / "a.jsonl")[0] == ["text", "label"]
+    assert read(tmp_path / "a.jsonl") == [Example("1", problem="no label in label"), Example("2", ("b",), "1")]
+
+
 def test_an_array_among_lines_of_json_is_one_bad_line(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": 1}\n[]\n{"text": "b", "label": 2}\n')
     assert [row.problem for row in read(tmp_path / "a.jsonl")] == ["", "not a JSON object", ""]

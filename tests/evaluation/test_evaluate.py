@@ -60,3 +60,9 @@ def test_default_truncation_is_that_of_training(evaluate, finetuned, tmp_path):
         outputs[truncation] = evaluate(folder / finetuned.name, *arguments)
         assert outputs[truncation] == evaluate(finetuned, *arguments, "--truncation", truncation)
     assert outputs["head"] != outputs["head+tail"]
+
+
+def test_rejects_rows_that_were_prepared_for_longer_inputs(evaluate, finetuned, pieces, tmp_path):
+    shutil.copytree(pieces, tmp_path / "ready")
+    (tmp_path / "ready/manifest.json").write_text('{"max_positions": 17}')
+    assert "ready was prepared for n = 17, but the model has n = 16" in evaluate(finetuned, tmp_path / "ready")

@@ -84,8 +84,10 @@ def test_macro_f1_is_over_classes_that_occur(targets, guesses, expected):
     assert result["value"] == pytest.approx(metrics.f1_score(targets, guesses, average="macro", zero_division=0))
 
 
-def test_constant_predictions_have_no_matthews_correlation():
-    assert score_classes([0, 1], np.eye(3)[[0, 0]])["scores"]["matthews"] == {"value": 0, "interval": [-1, 1]}
+def test_constant_labels_or_predictions_have_no_matthews_correlation():
+    for targets, predictions in (([0, 1], [0, 0]), ([0, 0], [0, 1])):
+        scores = score_classes(targets, np.eye(3)[predictions])["scores"]
+        assert scores["matthews"] == {"value": 0, "interval": [-1, 1]}
 
 
 def test_one_row_says_nothing_about_f1():

@@ -78,6 +78,9 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
     assert "model.dropout must be 0.1, got 0.3" in finetune(*words, "model.dropout=0.3")
     other = finetune(masked_lm / "checkpoint_last.pt", *SHORT, "--lr", 1e-3, "--name", "cats")
     assert re.search(r"optimization.lr must be \[0.005\], got \[0.001\]", other)
+    path = tmp_path / "runs/cats/result.json"
+    path.write_text(json.dumps({**result, "data": "other rows"}))
+    assert "runs/cats was made from other inputs: data must be other rows, got" in finetune(*words)
 
 
 @pytest.mark.slow

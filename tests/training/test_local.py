@@ -51,6 +51,11 @@ def test_signal_is_forwarded_and_the_worker_awaited(number, train):
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == handlers
 
 
+def test_signal_during_the_last_update_also_stops_what_follows(train):
+    with pytest.raises(KeyboardInterrupt):
+        train(STAND_IN.format(number=int(signal.SIGTERM)).replace("exit(75)", "exit(0)"))
+
+
 def test_signal_before_the_worker_handles_it(train, tmp_path, capsys):
     """A resumed run says so, and a worker that is still starting is not a failure."""
     (tmp_path / "checkpoints").mkdir()
