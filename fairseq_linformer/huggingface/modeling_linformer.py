@@ -72,6 +72,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
 
     def post_init(self):
         frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
+        self._complete = False  # the constructor of a subclass calls this again
         super().post_init()
         self._frozen = frozen - self.all_tied_weights_keys.keys()
         self._complete = True
@@ -82,7 +83,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
         Modules initialize themselves when built, E and F unlike other matrices, so missing tensors are copied from a
         new model. ``transformers`` calls this at the end of loading, after replacing all parameters by trainable ones.
         """
-        if not getattr(self, "_complete", False):
+        if not self._complete:
             return  # the constructor is still running
         self._freeze()
         missing = {
@@ -94,7 +95,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
         }
         if missing:
             fresh = type(self)(self.config)
-            fresh = dict([*fresh.named_parameters(), *fresh.named_buffers()])
+            fresh = dict([*fresh.named_parameters(remove_duplicate=False), *fresh.named_buffers()])
             with torch.no_grad():
                 for name, tensor in missing.items():
                     # A file of version 0.2 does not have these options, and its E and F were trained without them.
@@ -181,7 +182,8 @@ class LinformerModel(LinformerPreTrainedModel):
         """
         if torch.jit.is_tracing():
             raise RuntimeError(
-                "torch.jit.trace would keep the length and padding of its example; use torch.export.export"
+                "torch.jit.trace would keep the length and padding of its example; use torch.export.export with "
+                "backed_size_oblivious, see docs/conversion.md"
             )
         wants_weights = self.config.output_attentions if output_attentions is None else output_attentions
         wants_hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..config import LinformerConfig
-from .attention import gather_positions
+from .attention import gather_positions, zero_padding
 from .dropout import Dropout
 from .encoder_layer import LayerNormFactory, LinformerEncoderLayer, build_projection
 from .length_groups import Group, count_group_positions, group_by_length
@@ -276,6 +276,7 @@ class Linformer(LinformerLayers):
         if mask is None or not (torch.compiler.is_compiling() or not mask.all()):
             return self._encode(lambda: x)
         padding_mask = mask.eq(0)
+        x = zero_padding(x, padding_mask)  # zero times NaN is NaN, in products and gradients
         if not (torch.compiler.is_compiling() or padding_mask[:, 0].any()):
             return self._encode(lambda: x, padding_mask)
         order, back = find_shifts(padding_mask)

@@ -167,12 +167,15 @@ LAST_LAYERS = [LinformerForMaskedLM, LinformerForSequenceClassification]
 )
 @torch.no_grad()
 def test_exported_program(model_class):
-    """``torch.export`` with any batch and length, padded on either side."""
-    model = noisy(model_class)
+    """``torch.export`` with any batch and length, padded on either side; the local window is computed in blocks of 32
+    positions, and n has no columns of E to cut."""
+    model = noisy(model_class, max_positions=64, local_window=16)
     sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     example = {"input_ids": RIGHT.clone(), "attention_mask": RIGHT.ne(1).long()}
-    program = torch.export.export(model, (), example, dynamic_shapes=dict.fromkeys(example, sizes)).module()
-    for tokens in (RIGHT, LEFT, LEFT[1:, 1:], RIGHT[:2].repeat(3, 2)[:, :11]):
+    with torch.fx.experimental._config.patch(backed_size_oblivious=True):
+        program = torch.export.export(model, (), example, dynamic_shapes=dict.fromkeys(example, sizes)).module()
+    lengths = [RIGHT[:2].repeat(3, 8)[:, :n] for n in (11, 32, 33, 64)]
+    for tokens in (RIGHT, LEFT, LEFT[1:, 1:], *lengths):
         inputs = {"input_ids": tokens.clone(), "attention_mask": tokens.ne(1).long()}
         torch.testing.assert_close(at_tokens(program(**inputs), tokens), at_tokens(model(**inputs), tokens), **CLOSE)
 
@@ -194,6 +197,22 @@ def test_half_precision(dtype, tmp_path):
             assert logits.dtype == dtype and output.attentions[0].isfinite().all()
             torch.testing.assert_close(logits.float(), expected, rtol=0, atol=0.05 * float(expected.abs().max()))
     assert AutoModelForMaskedLM.from_pretrained(tmp_path / "single", dtype="auto").dtype == torch.float32
+
+
+def test_subclass(masked_lm_folder):
+    """A user's model: its own layer is initialized when the file lacks it."""
+
+    class Tagger(LinformerForTokenClassification):
+        def __init__(self, config):
+            super().__init__(config)
+            self.extra = nn.Linear(config.embed_dim, 2)
+            self.post_init()
+
+    torch.manual_seed(0)
+    model = Tagger.from_pretrained(masked_lm_folder)
+    assert 0 < model.extra.weight.abs().max() <= model.config.embed_dim**-0.5
+    encoder = AutoModel.from_pretrained(masked_lm_folder)
+    assert torch.equal(model.linformer.encoder.embed_tokens.weight, encoder.encoder.embed_tokens.weight)
 
 
 def test_heads_of_an_exported_folder(masked_lm_folder):

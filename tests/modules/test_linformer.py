@@ -1,5 +1,6 @@
 """``Linformer`` for vectors, without fairseq."""
 
+import math
 import subprocess
 import sys
 
@@ -78,6 +79,19 @@ def test_a_sequence_of_padding_only_disturbs_no_gradient(options):
     features = model(x, torch.tensor([[True], [False]]).expand(2, 12))
     features[0].sum().backward()
     assert features.isfinite().all() and all(p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("options", [{}, dict(local_window=2), dict(projection="none")], ids=str)
+@pytest.mark.parametrize("mask", [MASK, MASK.flip(1)], ids=["after", "before"])
+def test_nan_at_padding_has_no_effect(options, mask):
+    model, x = build(**options), torch.randn(3, 12, 8, dtype=torch.float64)
+    found = []
+    for fill in (0.0, math.nan):
+        model.zero_grad()
+        features = model(x.masked_fill(~mask.unsqueeze(-1), fill), mask)[mask]
+        features.square().sum().backward()
+        found.append([features, *(p.grad for p in model.parameters())])
+    assert all(torch.equal(a, b) for a, b in zip(*found))
 
 
 def test_rejections():
