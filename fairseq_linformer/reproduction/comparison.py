@@ -11,7 +11,6 @@ RUNS/MODEL-budget6000/seed1/     its branch to a budget of 6,000 updates
 A perplexity says something about a method only if the model has learned from context, see ``check_learned``.
 """
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -126,11 +125,6 @@ class Limit(NamedTuple):
         if ratio := perplexity_ratio(rows, self.a, self.b):
             return ratio.within(self.least, self.factor)
         return Check(UNDECIDED, f"{self.a.label} or {self.b.label} is not measured with two seeds")
-
-
-def decreasing(models: Sequence[Model]) -> list[Limit]:
-    """Each model has at most the perplexity of the one before it."""
-    return [Limit(after, before) for before, after in itertools.pairwise(models)]
 
 
 def trend(rows: Rows, a: Model, b: Model) -> str:

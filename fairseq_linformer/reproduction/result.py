@@ -16,7 +16,7 @@ from ..benchmark.rows import Row
 from ..benchmark.rows import repeated as repeated
 from ..benchmark.rows import significant as significant
 from ..data.tokenizer_files import DICTIONARY
-from ..files import check_data_path, claim, lock, open_atomic, read_json, sha256
+from ..files import check_data_path, lock, open_atomic, read_json, sha256
 from ..machine import provenance
 
 Parts = dict[str, dict[str, tuple[str, ...]]]
@@ -183,12 +183,6 @@ def find_shards(text: Path, single: bool = False) -> list[Path]:
     if single and len(shards) > 1:
         raise ValueError(f"--data {text} must have one shard, got {len(shards)}; prepare it with --shards 1")
     return shards
-
-
-def claim_runs(folder: Path, text: Path) -> None:
-    """Make a folder the one of the runs on a text, because finished runs are used again; ValueError if its runs are on
-    another text."""
-    claim(folder, {"--data": describe_text(text)})
 
 
 def describe_text(text: Path) -> str:

@@ -21,11 +21,11 @@ from ..checkpoints.identify import LAST
 from ..config import default_init
 from ..evaluation.perplexity import compute_perplexity
 from ..fairseq_log import read_split
-from ..files import read_json, write_json
+from ..files import claim, read_json, write_json
 from ..resources import CONFIGS
 from ..training import local, run_folder
 from ..training.job import PATH_OPTIONS, TrainingJob, quote
-from .result import Inputs, Result, Row, claim_runs, describe_text, find_shards
+from .result import Inputs, Result, Row, describe_text, find_shards
 
 PRETRAINING_YAML = CONFIGS / "pretrain" / "base.yaml"
 PERPLEXITY = "perplexity.json"
@@ -250,7 +250,7 @@ def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> d
     Returns:
         All of them, in this order.
     """
-    claim_runs(folder, text)
+    claim(folder, {"--data": describe_text(text)})  # finished runs are used again
     trained: dict[Run, Trained] = {}
     for run in dict.fromkeys(each for last in runs for each in (last.parent, last) if each):
         initial = find_initial(run, trained[run.parent]) if run.parent else None

@@ -11,7 +11,6 @@ from fairseq_linformer.reproduction.result import (
     Result,
     Row,
     Rows,
-    claim_runs,
     describe_text,
     find_shards,
     read,
@@ -72,12 +71,3 @@ def test_described(text, tmp_path):
     assert describe_text(text) == f"made of train.txt eeeeeeeeeeee; sha256: {sums}" == describe_text(text / "shard0")
     plain = shutil.copytree(text / "shard0", tmp_path / "plain/text")
     assert describe_text(plain).startswith("sha256: text/dict.txt ")
-
-
-def test_runs_are_on_one_text(text, tmp_path):
-    """Finished runs are used again: not for another text, but for a copy of the same."""
-    claim_runs(tmp_path / "runs", text)
-    claim_runs(tmp_path / "runs", text)
-    (text / "shard0/valid.bin").write_bytes(b"others")
-    with pytest.raises(ValueError, match="runs was made from other inputs: --data must be .*; choose another folder"):
-        claim_runs(tmp_path / "runs", text)

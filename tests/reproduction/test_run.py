@@ -1,5 +1,7 @@
 """Runs: each run's configuration is that of its plan, and seeds are different runs."""
 
+import shutil
+
 import pytest
 
 from fairseq_linformer.reproduction.comparison import branches
@@ -92,6 +94,16 @@ def test_a_finished_run_is_used_after_its_text_has_moved(text, tmp_path):
         train_runs([run], SMOKE, tmp_path, text)
     (job.folder / "done").touch()
     assert train_runs([run], SMOKE, tmp_path, text)[run].folder == job.folder
+
+
+def test_runs_are_on_one_text(text, tmp_path):
+    """Finished runs are used again: not for another text, but for a copy of the same."""
+    copy = shutil.copytree(text, tmp_path / "text")
+    for each in (text, copy):
+        train_runs([], SMOKE, tmp_path / "runs", each)
+    (copy / "shard0/valid.bin").write_bytes(b"others")
+    with pytest.raises(ValueError, match="runs was made from other inputs: --data must be .*; choose another folder"):
+        train_runs([], SMOKE, tmp_path / "runs", copy)
 
 
 def test_curve_of_a_resumed_run(tmp_path):

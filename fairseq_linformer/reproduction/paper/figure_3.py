@@ -38,7 +38,6 @@ from ..comparison import (
     Limit,
     bits_by_seed,
     curves,
-    decreasing,
     perplexity_table,
     perplexity_verdict,
     pretrain,
@@ -203,8 +202,9 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 def larger_k(rows: Rows, n: int) -> Verdict:
     """Panels a, b: each k against the next smaller one."""
-    models = [Model(n, n // divisor) for divisor in (8, 4, 2)]
-    return perplexity_verdict(rows, "k", "A larger k lowers the validation perplexity.", models, decreasing(models))
+    eighth, quarter, half = models = [Model(n, n // divisor) for divisor in (8, 4, 2)]
+    limits = [Limit(quarter, eighth), Limit(half, quarter)]
+    return perplexity_verdict(rows, "k", "A larger k lowers the validation perplexity.", models, limits)
 
 
 def par(rows: Rows, n: int) -> Verdict:
