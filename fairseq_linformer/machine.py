@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ PACKAGES = """
 """.split()
 
 
+@cache
 def current_commit() -> str:
-    """HEAD of the repository of this source; empty if there is none.
+    """HEAD of the repository of this source when it is first read, since code is loaded once; empty if there is none.
 
     It ends in ``DIRTY`` if a tracked file was changed, except in ``results/``, which earlier measurements write to.
     """

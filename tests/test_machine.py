@@ -22,7 +22,7 @@ def git(tmp_path, monkeypatch):
     run(["git", "add", "."])
     run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "all"])
     monkeypatch.setattr(machine, "__file__", str(tmp_path / "code.py"))
-    monkeypatch.setattr(machine, "current_commit", current_commit)
+    monkeypatch.setattr(machine, "current_commit", current_commit.__wrapped__)
     return lambda *arguments: run(["git", *arguments]).stdout
 
 

@@ -204,9 +204,9 @@ def _build_each(
 # Files
 
 
-def measure_once(path: Path | None, measurement: "partial[list[Row]]") -> list[Row]:
-    """The rows of a measurement, a partial call of a function of this package, from a file if it has one with the same
-    arguments, commit and machine; otherwise they are measured and added to the file.
+def measure_once(path: Path | None, measurement: "partial[list[Row]]") -> tuple[list[Row], float]:
+    """The rows of a measurement, a partial call of a function of this package, and its seconds, from a file if it has
+    one with the same arguments, commit and machine; otherwise it is run and added to the file.
 
     So a benchmark that takes hours can be killed at any time, and rerun to resume.
     """
@@ -219,7 +219,7 @@ def measure_once(path: Path | None, measurement: "partial[list[Row]]") -> list[R
     known = {"settings": settings, **{name: now[name] for name in ("commit", "hardware", "versions")}}
     for each in found:
         if not now["commit"].endswith(DIRTY) and all(each[name] == value for name, value in known.items()):
-            return [Row(row) for row in each["rows"]]
+            return [Row(row) for row in each["rows"]], each["seconds"]
     start = time.monotonic()
     rows = measurement()
     seconds = round(time.monotonic() - start, 3)
@@ -227,4 +227,4 @@ def measure_once(path: Path | None, measurement: "partial[list[Row]]") -> list[R
     print(f"{measurement.func.__name__}, {', '.join(lengths)}: {seconds:.0f} s", file=sys.stderr, flush=True)
     if path:
         write_json(path, [*found, {"settings": settings, **now, "seconds": seconds, "rows": rows}])
-    return rows
+    return rows, seconds

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> str:
         options.max_positions,
         options.data,
     )
-    rows = [row for measurement in measurements for row in measure_once(options.out, measurement)]
+    rows = [row for measurement in measurements for row in measure_once(options.out, measurement)[0]]
     failed = [row for row in rows if row.metric == "failed"]
     table = tabulate("Median [extremes of the rounds]", (row for row in rows if row.metric != "failed"))
     return "\n".join([table.markdown(), *(f"not measured: {row.model}, n = {row.n:,}: {row.reason}" for row in failed)])

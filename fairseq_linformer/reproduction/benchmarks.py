@@ -24,11 +24,13 @@ def run_benchmark(
 ) -> Result:
     """The rows of all measurements, which have the same ``setup``."""
     path = inputs.folder / experiment / f"{inputs.part}.json"
-    found = [row for each in measurements for row in measure_once(path, each)]
+    measured = [measure_once(path, each) for each in measurements]
+    found = [row for rows, _ in measured for row in rows]
     setup: Setup = measurements[0].keywords["setup"]
     configuration = {**asdict(setup), "threads": torch.get_num_threads(), "clock": choose_clock(setup.device)}
     configuration["failed"] = [row for row in found if row.metric == "failed"]
-    return inputs.result([row for row in found if row.metric != "failed"], data, configuration)
+    spent = round(sum(seconds for _, seconds in measured), 1)
+    return inputs.result([row for row in found if row.metric != "failed"], data, configuration, seconds=spent)
 
 
 def ratio_rows(seconds: Mapping[str, Sequence[float]], pairs: Iterable[tuple[str, str]], **where: Any) -> Iterator[Row]:

@@ -171,9 +171,7 @@ def time_readers(
 
 
 def truncate_ids(ids: Sequence[int], reader: Reader) -> list[int]:
-    """The token IDs that a reader reads of a document ``<s> ... </s>``; all of them if it cuts documents."""
-    if reader.cuts:
-        return list(ids)
+    """The token IDs that a reader reads of a document ``<s> ... </s>``."""
     (kept,), _, _ = truncate([np.array(ids[1:])], [np.array([len(ids) - 1])], reader.model.n, reader.reading)
     return [ids[0], *kept.tolist()]
 

@@ -122,7 +122,7 @@ def test_measurements_are_resumed(tmp_path, monkeypatch):
         return [Row(metric="calls", value=len(calls), n=cases[0].n)]
 
     first, second = (partial(count, cases=[Case("ours", n, 4)], setup=SETUP) for n in (8, 16))
-    assert [measure_once(path, each)[0].value for each in (first, first, second, first)] == [1, 1, 2, 1]
+    assert [measure_once(path, each)[0][0].value for each in (first, first, second, first)] == [1, 1, 2, 1]
     (stored, _) = json.loads(path.read_text())
     assert stored["settings"] == {
         "function": "count",
@@ -130,10 +130,11 @@ def test_measurements_are_resumed(tmp_path, monkeypatch):
         "setup": asdict(SETUP),
         "threads": torch.get_num_threads(),
     }
+    assert measure_once(path, first)[1] == stored["seconds"]
     assert stored["commit"] == "abc" and stored["rows"] == [{"metric": "calls", "value": 1, "n": 8}]
-    assert measure_once(None, first)[0].value == 3  # without a file
+    assert measure_once(None, first)[0][0].value == 3  # without a file
     now["commit"] = "abc-dirty"
-    assert [measure_once(path, first)[0].value for _ in range(2)] == [4, 5]
+    assert [measure_once(path, first)[0][0].value for _ in range(2)] == [4, 5]
     path.write_text('{"a": 1}')
     with pytest.raises(ValueError, match="out.json"):
         measure_once(path, first)

@@ -420,15 +420,16 @@ rule(
 
 
 def documents(task: str, changed: dict[str, float], speed: float = 1.2):
-    """Three seeds and 200 documents; each reader is right on the first 150 and ``changed`` more. Of the
+    """Three seeds of reviews, and 200 documents; each reader is right on the first 150 and ``changed`` more. Of the
     short reviews, which do not count, only the Linformer with W is wrong."""
     n, metric = long_documents.SIZES["encoder"]["n"][task], long_documents.METRICS[task]
     short = 100 if task == "imdb" else 0
+    seeds = (1, 2, 3) if task == "imdb" else (None,)
     yield answer_row([True] * 200 + [False] * 100, "longer", n=1024, seed=1)
     yield answer_row([i % 2 == 0 for i in range(200)], "from", place="farther", n=2048)
     for reader in long_documents.readers_of(task, "encoder"):
         right = 150 + changed.get(reader, 0)
-        for seed in (1, 2, 3):
+        for seed in seeds:
             answers = [i < right for i in range(200)] + [reader != long_documents.LINFORMER] * short
             yield answer_row(answers, metric, reader=reader, n=n, seed=seed)
         yield rounds("time_ratio", speed, model=long_documents.LINFORMER, baseline=reader, task=task, n=n)
@@ -441,6 +442,8 @@ for task in long_documents.METRICS:
         rule(long_documents, f"{claim}, {task}", *cases, scale="encoder")
     slow = (FAILS, documents(task, better, 0.9)), (UNDECIDED, documents(task, {long_documents.TRANSFORMER: 2}))
     rule(long_documents, f"keeps, {task}", *slow, scale="encoder")
+unfinished = [row for row in documents("imdb", {long_documents.LINFORMER: 20}) if row.seed != 3]
+rule(long_documents, "keeps, imdb", (UNDECIDED, unfinished), scale="encoder")
 
 
 def exported(task: str, right=995, logits=1e-4, size=0.27) -> list[Row]:

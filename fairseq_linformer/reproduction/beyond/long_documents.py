@@ -12,9 +12,10 @@ the model of the first piece), and classifies 12,500 others. Compared on those l
 without training; pieces are as few as possible, of equal lengths. Of 999 articles of at least n tokens, a paragraph of
 40 to 100 words is removed, and has to find its article by the cosine of mean-pooled features; queries are read by the
 encoder, or its first layers. A third of the queries each is from the first p tokens, the next p, and farther. Compared
-by hit@1; tf-idf of the words of the paragraphs that begin in the first n tokens is the bar for all. **speed**:
-documents of n random tokens per second, random weights, two threads, all in turn in each of five rounds (three from n
-= 8,192 on); a classifier computes only the first position in its last layer, an embedding model all of them.
+by hit@1; tf-idf of the words of the paragraphs that begin in the first n tokens is the bar for all. Pieces, too, are of
+the first n tokens. **speed**: documents of n random tokens per second, random weights, two threads, all in turn in each
+of five rounds (three from n = 8,192 on), pieces of exactly p tokens (in retrieval they are up to a fifth shorter); a
+classifier computes only the first position in its last layer, an embedding model all of them.
 
 Qualities are compared document by document: the difference in points with the bootstrap's 95 % interval over documents
 and seeds. Speeds are compared at the task's n, by the slowest and the fastest round. Of the Linformer with W, for each
@@ -157,22 +158,26 @@ def measure_imdb(name: str, seed: int, inputs: Inputs) -> Result:
     job = encoder_job("imdb", start, sizes["finetuning"], seed, folder, data, encoder.parent)
     checkpoint, found = finetune_once(job)
     classifier = FairseqClassifier(checkpoint, dictionary=data / "input0" / DICTIONARY)
-    answers, is_long = classify(classifier, reader, inputs.tasks / "imdb-whole", sizes["piece"])
+    answers, is_long = classify(classifier, reader, inputs.tasks / "imdb-whole", sizes)
     measured = [answer_row(answers, "accuracy", reader=name, n=sizes["n"]["imdb"], seed=seed)]
     if name == FIRST:  # equal for all
         measured.append(answer_row(is_long, "longer", n=sizes["n"]["imdb"], seed=seed))
     return finetuned_result(measured, [found], found["data"], inputs, recipe=found["recipe"], model=found["model"])
 
 
-def classify(classifier: FairseqClassifier, reader: Reader, data: Path, piece: int) -> tuple[list[bool], list[bool]]:
-    """Whether each row is classified correctly, and whether it has more than ``piece`` tokens."""
+def classify(
+    classifier: FairseqClassifier, reader: Reader, data: Path, sizes: Mapping[str, Any]
+) -> tuple[list[bool], list[bool]]:
+    """Whether each row is classified correctly, and whether it is longer than a piece; pieces are of its first n
+    tokens."""
+    whole = Reader(Model(sizes["n"]["imdb"])) if reader.cuts else reader
     total, rows = read_prepared_rows(classifier, data, "valid", truncated=False)
     every = list(rows)
-    read = (replace(row, encoded={"input_ids": truncate_ids(row.encoded["input_ids"], reader)}) for row in every)
+    read = (replace(row, encoded={"input_ids": truncate_ids(row.encoded["input_ids"], whole)}) for row in every)
     stride = reader.model.n - 2 if reader.reading == PIECES else None
     found = predict(classifier, read, Throughput(), total=total, stride=stride)
     answers = [int(logits.argmax()) == row.target for row, logits in found]
-    return answers, [len(row.encoded["input_ids"]) > piece for row in every]
+    return answers, [len(row.encoded["input_ids"]) > sizes["piece"] for row in every]
 
 
 # Retrieval
@@ -259,20 +264,20 @@ def run(inputs: Inputs) -> Result:
 class Quality:
     """Quality and speed of the readers of a task, from the rows of all parts."""
 
-    def __init__(self, task: str, rows: Rows, n: int):
-        self.task, self.rows, self.n, self.metric = task, rows, n, METRICS[task]
-        longer = rows.find("longer", n=n)
-        self.compared = unpack(longer) if longer else slice(None)
-        """The documents on which readers are compared."""
+    def __init__(self, task: str, rows: Rows, sizes: Mapping[str, Any]):
+        self.task, self.rows, self.n, self.metric = task, rows, sizes["n"][task], METRICS[task]
+        self.seeds = len(sizes["seeds"]) if task == "imdb" else 1
 
     def difference(self, a: str, b: str, place: str = "") -> Estimate | None:
-        """Share of right answers of ``a`` minus that of ``b``, in points, of all queries or of those from a place; None
-        if one is not measured."""
+        """Share of right answers of ``a`` minus that of ``b``, in points, of the long reviews, of all queries or of
+        those from a place; None if something is not measured with every seed."""
         x, y = (answers_of(self.rows, self.metric, reader=reader, n=self.n) for reader in (a, b))
-        chosen = self.rows.find("from", place=place, n=self.n) if place else None
-        if not len(x) or x.shape != y.shape or (place and not chosen):
+        group = {"metric": "longer"} if self.task == "imdb" else {"metric": "from", "place": place} if place else {}
+        chosen = self.rows.find(**group, n=self.n) if group else None
+        if not len(x) == len(y) == self.seeds or (group and not chosen):
             return None
-        compared, where = (unpack(chosen), f"query from the {place}, ") if chosen else (self.compared, "")
+        compared = unpack(chosen) if chosen else slice(None)
+        where = f"query from the {place}, " * bool(place)
         return difference([(x[:, compared], y[:, compared])], f"{self.task}, {where}{a} minus {b}, points")
 
     def speed(self, other: str) -> Estimate | None:
@@ -295,7 +300,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     rows, found = join(results), []
     scale = results[0].scale if results else "encoder"
     for task in METRICS:
-        quality = Quality(task, rows, SIZES[scale]["n"][task])
+        quality = Quality(task, rows, SIZES[scale])
         checks = {
             "keeps": [
                 _check(lambda change: change.at_least(-POINT), quality.difference(LINFORMER, TRANSFORMER)),

@@ -262,5 +262,10 @@ def chart(results: Sequence[Result]) -> list[Panel]:
     measured = {
         panel: [model for model in models if bits_by_seed(rows, model)] for panel, models in PANELS[scale].items()
     }
-    drawn = [curves(rows, f"{titles[panel]}, {scale}", models) for panel, models in measured.items() if models]
+    drawn: list[Panel] = []
+    seen: set[Model] = set()
+    for panel, models in measured.items():
+        if not seen.issuperset(models):
+            drawn.append(curves(rows, f"{titles[panel]}, {scale}", models))
+        seen.update(models)
     return [*drawn, ratios_over_budgets(rows, f"ratio to RoBERTa, {scale}", measured["a"])]

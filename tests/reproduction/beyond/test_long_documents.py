@@ -61,7 +61,7 @@ def test_the_control_is_the_first_token_and_one_average():
 def test_what_is_read():
     assert truncate_ids(DOCUMENT, READERS["first piece"]) == [0, *range(100, 110), 2]
     assert truncate_ids(DOCUMENT, READERS["both ends"]) == [0, 100, 101, *range(122, 130), 2]  # 10 * 128 // 510 = 2
-    assert truncate_ids(DOCUMENT, READERS["pieces"]) == truncate_ids(DOCUMENT, READERS["Linformer"]) == DOCUMENT
+    assert truncate_ids(DOCUMENT, READERS["Linformer"]) == DOCUMENT
     pieces = cut_ids(DOCUMENT, READERS["pieces"])
     assert pieces == [[0, *range(i, i + 10), 2] for i in (100, 110, 120)]
     assert [len(piece) for piece in cut_ids(DOCUMENT, READERS["half pieces"])] == 6 * [6] + 2 * [5]

@@ -14,6 +14,7 @@ from fairseq_linformer.reproduction.beyond.recall import (
     count_recalled,
     train_model,
 )
+from fairseq_linformer.reproduction.run import AUTHORS, FIXED, Model
 
 TASK = RecallTask(64, num_pairs=4, num_keys=6, num_noise=5)
 
@@ -23,7 +24,8 @@ def draw(task=TASK, batch=200, seed=1):
 
 
 def build(task=TASK, k=16, local_window=0, start=None, seed=1):
-    return RecallModel(task, k, local_window, start, seed)
+    start = "average" if k == task.n else start
+    return RecallModel(task, Model(task.n, k, start=start, local_window=local_window), seed)
 
 
 def pairs_of(task, tokens):
@@ -102,10 +104,14 @@ def test_no_local_window_reaches_a_value(k, local_window):
 
 
 def test_full_attention_is_the_identity_and_stays_it():
-    model = build(k=64, start="normal")
+    model = build(k=64)
     train_model(model, 1, updates=3, batch=4)
     for layer in model.encoder.layers:
         assert layer.self_attn.E().equal(torch.eye(64)) and layer.self_attn.F().equal(torch.eye(64))
+    fixed = build(k=16, start=FIXED)
+    train_model(fixed, 1, updates=3, batch=4)
+    assert not fixed.encoder.layers[0].self_attn.E.delta.any()
+    assert build(start=AUTHORS).encoder.config.projection_lr_scale == 1.0  # as in their code
     linformer = build(k=16)
     before = linformer.encoder.layers[0].self_attn.E().clone()
     train_model(linformer, 1, updates=3, batch=4)
