@@ -22,7 +22,6 @@ cd "$(dirname "$0")/.." && . scripts/gpu_environment.sh
 
 if [ "${1:-}" = --prepare ]; then
     data=$folder/data
-    rm -rf "$data"
     "$python" scripts/python_docs.py "$data/corpus"
     prepare() { "$python" -m fairseq_linformer.cli prepare "$@"; }
     tokenizer=(--tokenizer "$data/spm/spm.model")

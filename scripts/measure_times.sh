@@ -2,8 +2,6 @@
 # Measure all times of results/ again, at a clean commit, on an idle CPU with 20 GiB free: more than two hours on two cores.
 #
 #   scripts/measure_times.sh data/tasks     # has sst-2, which `fairseq-linformer prepare sst-2` wrote
-#
-# Rerun to resume.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh

@@ -69,8 +69,11 @@ def load_config(name: str) -> Any:
     if attention not in ATTENTIONS:
         allowed = ", ".join(filter(None, ATTENTIONS))
         raise ValueError(f"{name}: attn_implementation must be one of {allowed}, got {attention!r}")
-    if getattr(config, "quantization_config", None):
-        raise ValueError(f"{name} must not be quantized, but its config.json has quantization_config")
+    for key, problem in (("quantization_config", "be quantized"), ("transformers_weights", "name other weights")):
+        if getattr(config, key, None):
+            raise ValueError(f"{name} must not {problem}, but its config.json has {key}")
+    if find_hub_file(name, "adapter_config.json"):
+        raise ValueError(f"{name} must not be an adapter; merge it into its model, with peft's merge_and_unload")
     layers = getattr(config, "num_hidden_layers", 1)
     if not isinstance(layers, int) or not 1 <= layers <= LAYERS_LIMIT:
         raise ValueError(f"{name}: num_hidden_layers must be between 1 and {LAYERS_LIMIT:,}, got {layers!r}")

@@ -149,11 +149,13 @@ def _explain_failures(path, expected: str) -> Iterator[None]:
 
 def _check_uncompressed(path) -> None:
     """Raise ValueError if a zip archive is compressed, and could unpack to any size; torch.save does not compress."""
-    if not zipfile.is_zipfile(path):
-        return
-    # PyTorch reports these errors.
-    with suppress(zipfile.BadZipFile, NotImplementedError, OSError), zipfile.ZipFile(path) as archive:
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+    if zipfile.is_zipfile(path):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                entries = archive.infolist()
+        except (zipfile.BadZipFile, NotImplementedError):
+            raise ValueError(f"{path} is truncated, or is not a file of torch.save") from None
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
             raise ValueError(f"{path} must not be compressed, as torch.save writes it")
 
 

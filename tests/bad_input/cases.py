@@ -184,6 +184,8 @@ CASES: list[Case] = [
         bad/hf-shards rows.tsv -> hf-shards
         bad/hf-attention rows.tsv -> hf-attention: attn_implementation must be .*some/kernel
         bad/hf-quantized rows.tsv -> hf-quantized must not be quantized
+        bad/hf-weights rows.tsv -> hf-weights must not name other weights, but its config.json has transformers_weights
+        bad/hf-adapter rows.tsv -> hf-adapter must not be an adapter; merge it into its model
         hf-cls rows.tsv --tokenizer x -> --tokenizer.*fairseq
         hf-cls rows.tsv --max-positions 0 -> --max-positions .*0
         hf-cls data -> fairseq

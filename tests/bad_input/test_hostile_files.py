@@ -97,3 +97,8 @@ def test_a_compressed_checkpoint_is_rejected_before_it_is_read(here):
         load_weights_only(here / "bomb.pt")
     assert tracemalloc.get_traced_memory()[1] < 1 << 22
     tracemalloc.stop()
+    content = bytearray((here / "bomb.pt").read_bytes())
+    content[content.rindex(b"PK\x01\x02") + 6] = 99  # a version that zipfile does not know, and PyTorch does not read
+    (here / "bomb.pt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"bomb.pt is truncated, or is not a file of torch.save"):
+        load_weights_only(here / "bomb.pt")

@@ -113,12 +113,15 @@ def _write_transformers(world: Path, bad: Path) -> None:
     for name, changed in (
         ("hf-code", {"model_type": "unknown-type"}),
         ("hf-attention", {"attn_implementation": "some/kernel"}),
+        ("hf-weights", {"transformers_weights": "other.safetensors.index.json"}),
+        ("hf-adapter", {}),
         ("hf-quantized", {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}),
     ):
         shutil.copytree(world / "hf-cls", bad / name)
         (bad / name / "config.json").write_text(json.dumps({**config, **changed}))
         for path in (bad / name).glob("*.py"):
             path.write_text(f"open({EXECUTED!r}, 'w')\n")
+    (bad / "hf-adapter/adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "elsewhere"}))
     (bad / "onnx/onnx").mkdir(parents=True)
     for name in ("config.json", "onnx/model.onnx"):
         (bad / "onnx" / name).touch()

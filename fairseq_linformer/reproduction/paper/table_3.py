@@ -1,6 +1,6 @@
 """The Linformer is faster than the Transformer and fits larger batches; both gains grow with n, and with a smaller k.
 
-**time** (left half), of a forward pass at equally many tokens, but of one sentence at least. Holds if in every cell of the paper that was measured
+**time** (left half), of a forward pass at equally many tokens, and at least one sentence. Holds if in every cell of the paper that was measured
 each round of the Linformer is faster than that of a Transformer that materializes its weights, as in 2020; does not
 hold if no round is, in one cell. A Transformer with PyTorch's fused attention (SDPA), which the paper did not have,
 passes this rule, too. **over SDPA**: the same next to SDPA, in every measured cell (added after the first runs).
