@@ -15,10 +15,14 @@ import warnings
 from .. import __version__
 from ..training.signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, export, finetune, linearize, path, plan, prepare, reproduce, submit
-from .extras import NAME, install_command
 from .parsers import Parser, add_command
 
 COMMANDS = (prepare, convert, linearize, finetune, evaluate, export, plan, submit, analyze, benchmark, reproduce, path)
+NAME = "fairseq-linformer"
+FAIRSEQ = (
+    f"pip install '{NAME}[train]' cython wheel 'setuptools<81' && "
+    "pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1"
+)
 SPIN_COUNT = "1000"
 """Spins of a waiting OpenMP thread before it sleeps, which take microseconds; GNU OpenMP's default is 300,000."""
 
@@ -65,7 +69,8 @@ def main(arguments: list[str] | None = None) -> None:
         package = str(error.name).split(".")[0]
         if package == __package__.split(".")[0]:
             raise
-        sys.exit(f"{NAME} needs {package}, which is not installed; run: {install_command(package, words[0])}")
+        install = FAIRSEQ if package == "fairseq" else f"pip install '{NAME}[all]'"
+        sys.exit(f"{NAME} needs {package}, which is not installed; run: {install}")
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
 
