@@ -1,4 +1,4 @@
-"""The module alone needs PyTorch; extras bring what other parts of the package use, and commands say how to install it."""
+"""The module alone needs PyTorch; the extra `all` brings what the package uses, and commands say so."""
 
 import ast
 import os
