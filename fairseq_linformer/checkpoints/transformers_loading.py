@@ -60,6 +60,7 @@ def load_config(name: str) -> Any:
     """The configuration of a model, also of a Linformer; ValueError if it would make ``transformers`` download code,
     or build a model for hours."""
     from transformers import AutoConfig
+    from transformers.utils import find_adapter_config_file
 
     from .. import huggingface  # noqa: F401  registers the Linformer with AutoConfig
 
@@ -72,7 +73,7 @@ def load_config(name: str) -> Any:
     for key, problem in (("quantization_config", "be quantized"), ("transformers_weights", "name other weights")):
         if getattr(config, key, None):
             raise ValueError(f"{name} must not {problem}, but its config.json has {key}")
-    if find_hub_file(name, "adapter_config.json"):
+    if find_adapter_config_file(name):
         raise ValueError(f"{name} must not be an adapter; merge it into its model, with peft's merge_and_unload")
     layers = getattr(config, "num_hidden_layers", 1)
     if not isinstance(layers, int) or not 1 <= layers <= LAYERS_LIMIT:

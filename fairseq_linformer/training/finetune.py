@@ -114,11 +114,14 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
 
 
 def check_result(path: Path, job: FinetuningJob, checkpoint: InitialCheckpoint) -> None:
-    """Raise ValueError if a run has finished on other data, or from another checkpoint, in files of the same names."""
+    """Raise ValueError if a run has finished on other data, or from another checkpoint, in files of the same names. The
+    name of a converted model of ``transformers`` has the checksum of its weights."""
     if path.exists():
-        result, pretraining = read_json(path), checkpoint.description["pretraining"]
-        before = {"data": result["data"], "sha256 of the checkpoint": result["model"]["pretraining"]["sha256"]}
-        now = {"data": describe_data(job.data), "sha256 of the checkpoint": pretraining["sha256"]}
+        result = read_json(path)
+        before, now = {"data": result["data"]}, {"data": describe_data(job.data)}
+        if job.checkpoint.kind is Kind.FAIRSEQ:
+            before["checkpoint"] = result["model"]["pretraining"]["sha256"]
+            now["checkpoint"] = checkpoint.description["pretraining"]["sha256"]
         check_same(path.parent, before, now)
 
 
@@ -154,14 +157,15 @@ def prepare_data(job: FinetuningJob, checkpoint: InitialCheckpoint) -> None:
     """Prepare a job's data unless the folder exists, and check that it matches the job and the checkpoint."""
     folder, dictionary = Path(job.data), checkpoint.companions / DICTIONARY
     check_data_path(folder, "--data")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with lock(folder.parent):  # another process may prepare it now
-        if not is_prepared(folder):
-            path = find_tokenizer(checkpoint, job.tokenizer)
-            tokenizer = load_tokenizer(path, dictionary if dictionary.is_file() else None)
-            source = job.source if isinstance(job.source, TaskFiles) else open_source(job.task, job.source)
-            truncation = job.truncation or TRUNCATIONS[0]
-            prepare_task(job.task, folder, source, tokenizer, checkpoint.max_positions, truncation)
+    if not is_prepared(folder):
+        path = find_tokenizer(checkpoint, job.tokenizer)
+        tokenizer = load_tokenizer(path, dictionary if dictionary.is_file() else None)
+        source = job.source if isinstance(job.source, TaskFiles) else open_source(job.task, job.source)
+        truncation = job.truncation or TRUNCATIONS[0]
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with lock(folder.parent):  # another process may prepare it now
+            if not is_prepared(folder):
+                prepare_task(job.task, folder, source, tokenizer, checkpoint.max_positions, truncation)
     own = job.source.description if isinstance(job.source, TaskFiles) else None
     check_folder(job.task, folder, checkpoint.max_positions, own, job.truncation)
     words = folder / "input0" / DICTIONARY

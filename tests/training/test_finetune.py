@@ -81,6 +81,9 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
     path = tmp_path / "runs/cats/result.json"
     path.write_text(json.dumps({**result, "data": "other rows"}))
     assert "runs/cats was made from other inputs: data must be other rows, got" in finetune(*words)
+    result["model"]["pretraining"]["sha256"] = "0"
+    path.write_text(json.dumps(result))
+    assert "runs/cats was made from other inputs: checkpoint must be 0, got" in finetune(*words)
 
 
 @pytest.mark.slow
