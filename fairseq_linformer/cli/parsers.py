@@ -41,8 +41,6 @@ class Parser(argparse.ArgumentParser):
         """Parse also overrides after options, and with ``slurm`` the options of sbatch."""
         options, rest = super().parse_known_args(args, namespace)
         words = [word for word in rest if not word.startswith("-")]
-        if "text_column" in options and rest == words and any("=" not in word for word in words):
-            self.error(f"--text-column takes one column; repeat it: --text-column {words[0]}")
         if "overrides" in options:  # argparse collects only those before the first option
             options.overrides = (*options.overrides, *words)
             rest = [word for word in rest if word not in words]

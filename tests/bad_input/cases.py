@@ -120,7 +120,6 @@ CASES: list[Case] = [
         bad/empty.csv mlm/model.pt -> empty.csv has no rows
         rows.tsv mlm/model.pt -> rows.tsv has only 2 rows.*--valid
         rows.tsv mlm/model.pt --text-column review -> no column review; choose from sentence, label
-        rows.tsv mlm/model.pt --text-column sentence label -> takes one column; repeat it: --text-column label
         rows.tsv mlm/model.pt --source glue -> --source needs a task, got rows.tsv
         data mlm/model.pt --valid rows.tsv -> --valid needs a file of yours, got data
         sst-2 mlm/model.pt --data task --source glue optimization.update_freq=[] -> update_freq must be one number .*

@@ -94,7 +94,8 @@ def run(inputs: Inputs) -> Result:
     for seed in sizes["seeds"]:
         for model in models_of(sizes, inputs.part):
             found, seconds = measure_once(path, partial(measure, cases=[model], seed=seed, sizes=sizes))
-            rows, spent = Rows([*rows, *found]), spent + seconds
+            rows += found
+            spent += seconds
     return inputs.result(rows, "none: random sequences of a seed", sizes, seconds=round(spent, 1))
 
 
