@@ -44,6 +44,12 @@ def test_every_imported_module_is_in_the_extra_all():
     assert imported <= read_requirements("all")
 
 
+def test_extras_that_join_others():
+    extras = ["fairseq", "text", "evaluate", "huggingface", "onnx", "curves"]
+    assert read_requirements("train") == set().union(*map(read_requirements, extras[:3]))
+    assert read_requirements("all") == set().union(*map(read_requirements, extras))
+
+
 @pytest.fixture(scope="module")
 def run(extra_environment, tmp_path_factory):
     """A function that runs a command in an environment with an extra, by default in an empty folder."""

@@ -170,10 +170,10 @@ def classify(
 ) -> tuple[list[bool], list[bool]]:
     """Whether each row is classified correctly, and whether it is longer than a piece; pieces are of its first n
     tokens."""
-    whole = Reader(Model(sizes["n"]["imdb"])) if reader.cuts else reader
+    truncated = Reader(Model(sizes["n"]["imdb"])) if reader.cuts else reader
     total, rows = read_prepared_rows(classifier, data, "valid", truncated=False)
     every = list(rows)
-    read = (replace(row, encoded={"input_ids": truncate_ids(row.encoded["input_ids"], whole)}) for row in every)
+    read = (replace(row, encoded={"input_ids": truncate_ids(row.encoded["input_ids"], truncated)}) for row in every)
     stride = reader.model.n - 2 if reader.reading == PIECES else None
     found = predict(classifier, read, Throughput(), total=total, stride=stride)
     answers = [int(logits.argmax()) == row.target for row, logits in found]

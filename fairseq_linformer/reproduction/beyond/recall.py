@@ -301,9 +301,9 @@ class RecallModel(nn.Module):
         super().__init__()
         torch.manual_seed(seed)
         self.task = task
-        is_full = {"freeze_projections": True} if model.k == model.n else {}
+        frozen = {"freeze_projections": True} if model.k == model.n else {}
         config = LinformerConfig(
-            **{**model.options, **is_full},
+            **{**model.options, **frozen},
             vocab_size=task.vocab_size,
             layers=LAYERS,
             embed_dim=WIDTH,
