@@ -276,9 +276,10 @@ rule(figure_3, "n", (UNDECIDED, from_scratch({Model(256): 6.1})))
 
 
 def test_budgets_of_figure_3():
-    """RoBERTa and k = n / 4 are compared at the largest, all others at the one before."""
+    """The models of Table 2 are compared at the largest, all others at the one before."""
     verdicts = {v.name: v for v in figure_3.verdicts([result(from_scratch({}))])}
-    assert "24,000 updates" in verdicts["par (k = 16)"].numbers[0] and "12,000 updates" in verdicts["k"].numbers[0]
+    assert all("24,000 updates" in verdicts[name].numbers[0] for name in ("par (k = 16)", "par with W", "E and F"))
+    assert all("12,000 updates" in verdicts[name].numbers[0] for name in ("k", "sharing", "learned"))
     assert [text.partition(" perplexity, 12,000")[0] for text in verdicts["n"].remarks] == [
         "n=128, RoBERTa / n=64, RoBERTa",
         "n=256, RoBERTa / n=64, RoBERTa",

@@ -1,30 +1,30 @@
 """Finetuned on SST-2, IMDB, QNLI and QQP, a Linformer's accuracy is comparable to RoBERTa's, by n, k and sharing.
 
-**Small models** are those of Figure 3, pretrained from scratch at n = 64 for the largest budget that all of them have:
-RoBERTa, k = n / 4 without and with a local window of 4, and k = 1 with the window; each pretraining seed is finetuned
-with the same seed, and RoBERTa from random weights too. Accuracies are compared row by row: the difference in points,
-with the bootstrap's 95 % interval over rows and seeds. **pretraining**: RoBERTa is above random weights on both tasks;
-unless it is, nothing else is decided, because then only labels are compared. **small**: on each task k = n / 4, and
-with the window, is at most 1 point below RoBERTa (the lower end of the interval is at least -1); does not hold if the
-upper end of one is below -1. **E and F, small**: on each task k = n / 4 with the window is above k = 1 with it; does
-not hold if one interval has nothing above 0.
+**Small models** are those of Figure 3, pretrained from scratch at n = 64 for the largest budget: RoBERTa, k = n / 4
+without and with a local window of 4, and k = 1 with the window; each pretraining seed is finetuned with the same seed,
+and RoBERTa from random weights too. Accuracies are compared row by row: the difference in points, with the bootstrap's
+95 % interval over rows and seeds. **pretraining**: RoBERTa is above random weights on both tasks; unless it is, nothing
+else is decided, because then only labels are compared. **small**: on each task k = n / 4, and with the window, is at
+most 1 point below RoBERTa (the lower end of the interval is at least -1); does not hold if the upper end of one is
+below -1. **E and F, small**: on each task k = n / 4 with the window is above k = 1 with it; does not hold if one
+interval has nothing above 0.
 
 **At the paper's scale**, by n, k and sharing; n is that of RoBERTa, 512. There is one pretraining of each model. A
 setting of finetuning (learning rate, batch size) is chosen on the compared rows: that with the best median over three
 seeds. Models are compared row by row like the small ones; the interval of a mean over tasks resamples the rows and
-seeds of each task by themselves. **comparable**: on each task the Linformer of k = n / 4, with each sharing, is at
-most 1 point below RoBERTa. **k**: the mean over tasks of k = n / 2 with layerwise sharing is above RoBERTa's (the
-paper has 92.30 and 92.25, and with its other sharings less than RoBERTa). **sharing**: at k = n / 2 layerwise sharing
-has a higher mean than headwise and key-value sharing. **n**: at twice n and the same k the mean is at most 1 point
-lower, and at most 1 higher. Nothing is decided unless on each task RoBERTa minus the most frequent class is at least
-5 points (the lower end of the interval). E and F of layerwise sharing start differently from the others', which may
-explain a difference. The paper does not name QQP's metric; ASSUMED to be accuracy.
+seeds of each task by themselves. **comparable**: on each task the Linformer of k = n / 4, with each sharing, is at most
+1 point below RoBERTa. **k**: the mean over tasks of k = n / 2 with layerwise sharing is above RoBERTa's (the paper has
+92.30 and 92.25, and with its other sharings less than RoBERTa). **sharing**: at k = n / 2 layerwise sharing has a
+higher mean than headwise and key-value sharing. **n**: at twice n and the same k the mean is at most 1 point lower, and
+at most 1 higher. Nothing is decided unless on each task RoBERTa minus the most frequent class is at least 5 points (the
+lower end of the interval). E and F of layerwise sharing start differently from the others', which may explain a
+difference. The paper does not name QQP's metric; ASSUMED to be accuracy.
 
 **Distilled encoders**: a pretrained encoder and Linformers distilled from it, finetuned for one epoch with three seeds,
 compared like the small models, task by task. Converted, a Linformer leaves inputs of at most k / 2 tokens as they are,
 so only rows longer than that count, and their number is printed. **quarter**, **window**: k = n / 4, without and with a
-local window of 16, is at most 1 point below the encoder. **E and F**: k = n / 4 with the window is above k = 2 with
-it, that is <s> and one average of all other tokens.
+local window of 16, is at most 1 point below the encoder. **E and F**: k = n / 4 with the window is above k = 2 with it,
+that is <s> and one average of all other tokens.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -111,9 +111,9 @@ ENCODER_SIZES: dict[str, dict[str, Any]] = {
 
 def small_models(scale: str) -> dict[str, tuple[Model, bool]]:
     """The small models by label, and whether they are pretrained."""
-    chosen = [model for model in figure_3.PANELS[scale]["a"] if model.k in (None, model.n // 4, 1) and not model.start]
-    found = {model.label: (model, True) for model in chosen}
-    return {**found, chosen[0].label + RANDOM: (chosen[0], False)}
+    roberta, *linformers = figure_3.table_2_models(scale)
+    pretrained = {model.label: (model, True) for model in (roberta, *linformers)}
+    return {**pretrained, roberta.label + RANDOM: (roberta, False)}
 
 
 def encoder_models(scale: str) -> dict[str, Model]:
@@ -196,9 +196,7 @@ def run_grid(task: str, name: str, inputs: Inputs) -> Result:
 def small_job(task: str, model: Model, is_pretrained: bool, seed: int, inputs: Inputs) -> FinetuningJob:
     """Finetuning of a model of Figure 3, which is pretrained unless it is."""
     sizes, (lr, batch_size) = figure_3.sizes_of(inputs.scale, model), SIZES[inputs.scale]["finetuning"]
-    models = (each for each, _ in small_models(inputs.scale).values())
-    budget = min(figure_3.sizes_of(inputs.scale, each).budgets[-1] for each in models)
-    pretraining = branches(model, seed, sizes)[budget]
+    pretraining = branches(model, seed, sizes)[sizes.budgets[-1]]
     trained = train_runs([pretraining], sizes, inputs.folder, inputs.data)[pretraining]
     return FinetuningJob(
         TASKS[task],
