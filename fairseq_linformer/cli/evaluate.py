@@ -19,13 +19,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     model = "fairseq checkpoint, run folder, folder of transformers or `export --onnx`, or name on the hub"
     add("checkpoint", metavar="CHECKPOINT", help=model)
-    data = parser.add_mutually_exclusive_group(required=True)
     rows = (
         "folder that `prepare` wrote; file (.tsv or .csv with a header, .json, .jsonl, .parquet or .txt); - for "
         "standard input; or task, such as sst-2, to read from --source"
     )
-    data.add_argument("input", nargs="?", metavar="TASK-OR-FILE", help=rows)
-    data.add_argument("--perplexity", metavar="DATA-BIN", help="compute masked-LM perplexity on this folder instead")
+    add("input", nargs="?", metavar="TASK-OR-FILE", help=rows)
+    add("--perplexity", metavar="DATA-BIN", help="compute masked-LM perplexity on this folder instead")
     add("--split", help="split to evaluate (default: valid)")
     add_shared(parser, "--device")
     add("--max-tokens", type=positive, help="maximum tokens per batch (default: 8192, for perplexity 4096)")
@@ -55,6 +54,8 @@ def _add_rows(group: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> str | None:
+    if ("input" in options) == ("perplexity" in options):
+        raise ValueError("either TASK-OR-FILE or --perplexity DATA-BIN is required, and not both")
     if "input" in options:
         check_task_or_file(options.input)  # before PyTorch is imported, which takes seconds
     import torch
@@ -111,6 +112,8 @@ def _score_rows(model: Any, name: str, given: dict[str, Any]) -> tuple[dict[str,
 
         open_classifier = FairseqClassifier
     if name not in TASKS and is_prepared(name):
+        if model.kind is not Kind.FAIRSEQ:
+            raise ValueError(f"{name} has token IDs of fairseq; evaluate {model.path} on a file, or a task --source")
         from ..evaluation.fairseq_classifier import read_prepared_rows
 
         read = read_prepared_rows

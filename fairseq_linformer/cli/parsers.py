@@ -38,12 +38,15 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse also overrides after options, and with ``slurm`` the options of sbatch."""
+        """Parse also words after options: overrides, and TASK-OR-FILE; and with ``slurm`` the options of sbatch."""
         options, rest = super().parse_known_args(args, namespace)
         words = [word for word in rest if not word.startswith("-")]
         if "overrides" in options:  # argparse collects only those before the first option
             options.overrides = (*options.overrides, *words)
             rest = [word for word in rest if word not in words]
+        elif words and "input" not in options and any(action.dest == "input" for action in self._actions):
+            options.input = words[0]  # argparse 3.11 has taken none
+            rest.remove(words[0])
         if "slurm" in options:
             options.sbatch_options, rest = [*getattr(options, "sbatch_options", []), *rest], []
         if rest:

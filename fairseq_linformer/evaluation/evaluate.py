@@ -41,14 +41,14 @@ def evaluate(
         number of ``parameters``, unless it is a graph.
     """
     throughput = Throughput()
-    targets, outputs = array("d"), array("d")  # lists would need seven times the memory
+    targets, outputs = array("d"), array("d")  # lists would need seven times the memory; classes or scores
     with open_writer(predictions, classifier.names) as write:
         for row, logits in predict(classifier, rows, throughput, total=total, **options):
             values = (logits.double() if classifier.is_score else torch.softmax(logits.double(), -1)).tolist()
             write(row.target, values)
             if row.target is not None:
                 targets.append(row.target)
-                outputs.extend(values)
+                outputs.append(values[0] if classifier.is_score else float(np.argmax(values)))
     if throughput.truncated_rows:
         share = throughput.dropped_tokens / (throughput.tokens + throughput.dropped_tokens)
         rows_truncated = f"{throughput.truncated_rows:,} of {throughput.rows:,} rows truncated"
@@ -58,8 +58,8 @@ def evaluate(
     if targets and classifier.is_score:
         result = scores.score_regression(targets, outputs)
     elif targets:
-        probabilities = np.reshape(outputs, (len(targets), -1))
-        result = scores.score_classes(targets, probabilities, find_positive_class(classifier.names))
+        names = classifier.names
+        result = scores.score_classes(targets, outputs, len(names), find_positive_class(names))
     if classifier.model is not None:
         result["parameters"] = sum(parameter.numel() for parameter in classifier.model.parameters())
     return {**result, "classes": classifier.names, "throughput": vars(throughput)}

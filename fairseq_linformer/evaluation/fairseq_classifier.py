@@ -115,16 +115,13 @@ class FairseqClassifier(Classifier):
 
 
 def read_prepared_rows(
-    classifier: Classifier, folder, split: str = "valid", truncated: bool = True
+    classifier: FairseqClassifier, folder, split: str = "valid", truncated: bool = True
 ) -> tuple[int, Iterator[EncodedExample]]:
     """The number of rows, and the rows, truncated to n or whole, of a folder written by ``prepare`` or fairseq's own
     scripts.
 
     The classes of a model without label names get the names of the folder, which is assumed to be that of its training.
     """
-    if not isinstance(classifier, FairseqClassifier):
-        tokens = f"{folder} has fairseq's token IDs, which {classifier.path} cannot read"
-        raise ValueError(f"{tokens}; pass the task with --source, or a file")
     folder, manifest, n = Path(folder), read_manifest(folder), classifier.max_positions
     if truncated and (longer := manifest.get("max_positions", n)) > n:
         other = f"{folder} was prepared for n = {longer:,}, but the model has n = {n:,}"
@@ -132,6 +129,9 @@ def read_prepared_rows(
     check_split(folder / "input0", split)
     classifier.check_dictionary(folder / "input0" / DICTIONARY)
     inputs = [open_dataset(path / split) for path in sorted(folder.glob("input[01]"))]
+    if classifier.is_score == (folder / LABELS).is_file():
+        kind, head = ("classes", "a score") if classifier.is_score else ("scores", "classes")
+        raise ValueError(f"the labels of {folder} are {kind}, but the model's head predicts {head}")
     if classifier.is_score:
         labels = (folder / "label" / f"{split}.label").read_text().splitlines()
     else:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
-from sklearn import metrics
 
 CONFIDENCE = 0.95
 
@@ -24,26 +23,23 @@ confusion    (C, C), rows are labels and columns predictions; empty for regressi
 """
 
 
-def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 1) -> Scores:
-    """Score class probabilities (N, C) against class indices ``targets`` (N,).
+def score_classes(targets: ArrayLike, predictions: ArrayLike, C: int, positive: int = 1) -> Scores:
+    """Score predicted class indices (N,) against ``targets`` (N,).
 
     For two classes F1 is that of class ``positive``, otherwise the mean over classes that occur as labels or
     predictions, as in scikit-learn. The interval of accuracy is Wilson's; those of F1 and Matthews' correlation are
     normal, with the standard error of the jackknife; with one row any value is within it. Constant labels or
     predictions have correlation 0, with the interval from -1 to 1.
     """
-    targets, probabilities = np.asarray(targets, dtype=int), np.asarray(probabilities, dtype=np.float64)
-    predictions, n, classes = probabilities.argmax(1), len(targets), range(probabilities.shape[1])
-    confusion = metrics.confusion_matrix(targets, predictions, labels=classes)
+    targets, predictions = np.asarray(targets, dtype=int), np.asarray(predictions, dtype=int)
+    confusion, n = np.bincount(targets * C + predictions, minlength=C * C).reshape(C, C), len(targets)
     num_correct = int(confusion.trace())
     wilson = stats.binomtest(num_correct, n).proportion_ci(CONFIDENCE, "wilson")
     scores = {"accuracy": _score(num_correct / n, wilson)}
     occurring = np.flatnonzero(confusion.sum(0) + confusion.sum(1))
-    labels = [positive] if len(classes) == 2 else occurring
-    f1 = partial(metrics.f1_score, labels=labels, average="macro", zero_division=0)
-    scores["f1"] = _jackknife(f1, confusion, lowest=0)
+    scores["f1"] = _jackknife(partial(_f1, labels=[positive] if C == 2 else occurring), confusion, lowest=0)
     is_constant = np.ptp(targets) == 0 or np.ptp(predictions) == 0
-    scores["matthews"] = _score(0, (-1, 1)) if is_constant else _jackknife(metrics.matthews_corrcoef, confusion, -1)
+    scores["matthews"] = _score(0, (-1, 1)) if is_constant else _jackknife(_matthews, confusion, lowest=-1)
     return {
         "rows": n,
         "scores": scores,
@@ -67,17 +63,28 @@ def score_regression(targets: ArrayLike, predictions: ArrayLike) -> Scores:
     return {"rows": len(targets), "scores": scores, "majority": None, "confusion": []}
 
 
+def _f1(right: np.ndarray, rows: np.ndarray, predicted: np.ndarray, labels: Any) -> float:
+    """The mean F1 of ``labels``, from the numbers of each class: right predictions, rows, predictions, (C,) each."""
+    return float((2 * right / np.maximum(rows + predicted, 1))[labels].mean())
+
+
+def _matthews(right: np.ndarray, rows: np.ndarray, predicted: np.ndarray) -> float:
+    """Matthews' correlation of several classes (Gorodkin 2004); arguments as for ``_f1``."""
+    n = rows.sum()
+    variances = (n**2 - rows @ rows) * (n**2 - predicted @ predicted)  # if 0, so is the covariance
+    return float((n * right.sum() - rows @ predicted) / np.sqrt(max(variances, 1)))
+
+
 def _jackknife(metric: Callable[..., float], confusion: np.ndarray, lowest: float) -> dict[str, Any]:
-    """A metric of labels and predictions with its interval: rows of the same cell change it by the same amount."""
-    cells = tuple(np.argwhere(confusion + np.eye(len(confusion))).T)  # cells with rows, and all classes
-    counts = confusion[cells]
-    n, value, without = counts.sum(), metric(*cells, sample_weight=counts), []
-    if n == 1:  # without which nothing is left to measure
+    """A metric with its interval: rows of the same cell change it by the same amount."""
+    numbers = np.stack([confusion.diagonal(), confusion.sum(1), confusion.sum(0)]).astype(float)
+    value, without, counts = metric(*numbers), [], confusion[confusion > 0]
+    if (n := counts.sum()) == 1:  # without which nothing is left to measure
         return _score(value, (lowest, 1))
-    for i in range(len(counts)):
-        others = counts.copy()
-        others[i] = max(others[i] - 1, 0)
-        without.append(metric(*cells, sample_weight=others))
+    for label, prediction in np.argwhere(confusion):
+        others = numbers.copy()
+        others[(0, 1, 2), (label, label, prediction)] -= label == prediction, 1, 1
+        without.append(metric(*others))
     deviations = without - np.average(without, weights=counts)
     half = stats.norm.ppf((1 + CONFIDENCE) / 2) * np.sqrt((n - 1) / n * (counts @ deviations**2))
     return _score(value, np.clip([value - half, value + half], lowest, 1))

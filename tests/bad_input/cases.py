@@ -158,6 +158,8 @@ CASES: list[Case] = [
         "cls/model.pt",
         """
         -> TASK-OR-FILE.*--perplexity
+        --max-tokens 3 nowhere.tsv -> nowhere.tsv
+        rows.tsv --perplexity data -> either TASK-OR-FILE or --perplexity DATA-BIN is required, and not both
         nowhere.tsv -> nowhere.tsv
         bad/empty.txt -> empty.txt
         bad/wrong.tsv -> wrong.tsv:2.*bird

@@ -12,7 +12,7 @@ from fairseq_linformer.evaluation.scores import format_scores, score_classes, sc
 
 # Four rows; the third prediction is wrong.
 TARGETS = [1, 0, 1, 0]
-PROBABILITIES = np.array([[0.05, 0.95], [0.85, 0.15], [0.75, 0.25], [0.65, 0.35]])
+PREDICTIONS = [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
@@ -20,7 +20,7 @@ def test_f1_and_matthews_equal_those_of_rows(classes):
     rng = np.random.default_rng(classes)
     targets, guesses = rng.integers(0, classes, (2, 60))
     targets[:classes] = range(classes)
-    result = score_classes(targets, np.eye(classes)[guesses])["scores"]
+    result = score_classes(targets, guesses, classes)["scores"]
     f1 = metrics.f1_score(targets, guesses, average="binary" if classes == 2 else "macro")
     assert result["f1"]["value"] == pytest.approx(f1)
     assert result["matthews"]["value"] == pytest.approx(metrics.matthews_corrcoef(targets, guesses))
@@ -29,8 +29,8 @@ def test_f1_and_matthews_equal_those_of_rows(classes):
 def test_f1_is_that_of_the_positive_class_in_any_order():
     rng = np.random.default_rng(0)
     targets, guesses = rng.integers(0, 2, (2, 60))
-    ours = score_classes(targets, np.eye(2)[guesses])["scores"]
-    swapped = score_classes(1 - targets, np.eye(2)[1 - guesses], positive=0)["scores"]
+    ours = score_classes(targets, guesses, 2)["scores"]
+    swapped = score_classes(1 - targets, 1 - guesses, 2, positive=0)["scores"]
     assert swapped == ours
 
 
@@ -50,8 +50,21 @@ def test_intervals_equal_those_of_resampled_rows(name, classes):
     f1 = partial(metrics.f1_score, average="binary" if classes == 2 else "macro")
     metric = {"f1": f1, "matthews": metrics.matthews_corrcoef}[name]
     values = [metric(targets[rows], guesses[rows]) for rows in rng.integers(0, 300, (200, 300))]
-    low, high = score_classes(targets, np.eye(classes)[guesses])["scores"][name]["interval"]
+    low, high = score_classes(targets, guesses, classes)["scores"][name]["interval"]
     assert high - low == pytest.approx(2 * stats.norm.ppf(0.975) * np.std(values), rel=0.15)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_intervals_are_those_of_the_jackknife(classes):
+    rng = np.random.default_rng(classes)
+    targets, guesses = rng.integers(0, classes, (2, 40))
+    targets[:classes], guesses[0] = range(classes), classes - 1  # class 0 is left when a row is removed
+    f1 = partial(metrics.f1_score, average="binary" if classes == 2 else "macro", zero_division=0)
+    for name, metric in (("f1", f1), ("matthews", metrics.matthews_corrcoef)):
+        without = [metric(np.delete(targets, i), np.delete(guesses, i)) for i in range(40)]
+        half = stats.norm.ppf(0.975) * np.sqrt(39) * np.std(without)
+        score = score_classes(targets, guesses, classes)["scores"][name]
+        assert score["interval"] == pytest.approx([score["value"] - half, score["value"] + half])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +75,7 @@ def test_warning_of_chance(right, rows, majority, warns):
     """80 of 100 have the interval from 71 to 87 %, 65 of 100 that from 55 to 74 %."""
     targets = [0] * majority + [1] * (rows - majority)
     guesses = [target if i < right else 1 - target for i, target in enumerate(targets)]
-    scores = score_classes(targets, np.eye(2)[guesses])
+    scores = score_classes(targets, guesses, 2)
     expected = f"warning: always predicting the most frequent label, with {majority:.1f} %, may be as accurate"
     assert warn_of_chance(scores) == [expected] * warns
     assert (expected in format_scores(scores, ["a", "b"])) == warns
@@ -79,19 +92,19 @@ def test_warning_of_chance(right, rows, majority, warns):
 )
 def test_macro_f1_is_over_classes_that_occur(targets, guesses, expected):
     """As in scikit-learn."""
-    result = score_classes(targets, np.eye(4)[guesses])["scores"]["f1"]
+    result = score_classes(targets, guesses, 4)["scores"]["f1"]
     assert result["value"] == pytest.approx(expected)
     assert result["value"] == pytest.approx(metrics.f1_score(targets, guesses, average="macro", zero_division=0))
 
 
 def test_constant_labels_or_predictions_have_no_matthews_correlation():
     for targets, predictions in (([0, 1], [0, 0]), ([0, 0], [0, 1])):
-        scores = score_classes(targets, np.eye(3)[predictions])["scores"]
+        scores = score_classes(targets, predictions, 3)["scores"]
         assert scores["matthews"] == {"value": 0, "interval": [-1, 1]}
 
 
 def test_one_row_says_nothing_about_f1():
-    scores = score_classes([1], [[0.2, 0.8]])["scores"]
+    scores = score_classes([1], [1], 2)["scores"]
     assert scores["f1"] == {"value": 1, "interval": [0, 1]} and scores["matthews"]["interval"] == [-1, 1]
 
 
@@ -115,8 +128,7 @@ def test_constant_labels_or_predictions_have_correlation_0(targets, predictions)
     "names, title", [(["bad", "good"], "f1 of good 0.6667"), (["bad", "good", "best"], "macro f1 0.7333")]
 )
 def test_report_has_all_scores(names, title):
-    probabilities = np.pad(PROBABILITIES, ((0, 0), (0, len(names) - 2)))
-    report = " ".join(" ".join(format_scores(score_classes(TARGETS, probabilities), names)).split())
+    report = " ".join(" ".join(format_scores(score_classes(TARGETS, PREDICTIONS, len(names)), names)).split())
     parts = ("4 labeled rows", "50.0 %", "accuracy 75.00 % 95 % interval 30.06 to 95.44", "bad 2 0")
     for part in (*parts, title):
         assert part in report
