@@ -64,6 +64,12 @@ tokenizer=(--tokenizer "$out/transformer/tokenizer.json")
 [ -e "$out/$task" ] ||
     fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
 linformer=(--max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}")
+settings="$text ${linformer[*]}"
+if [ -e "$out/untrained" ] && [ "$(cat "$out/settings.txt")" != "$settings" ]; then
+    echo "encoder.sh: TEXT and sizes must be $(cat "$out/settings.txt") in $out, got $settings; use another folder" >&2
+    exit 1
+fi
+echo "$settings" > "$out/settings.txt"
 [ -e "$out/untrained" ] ||
     fairseq-linformer convert "$out/transformer/model.pt" "$out/untrained" "${linformer[@]}"
 # Rejects wrong options of finetuning now, not after hours of distillation.

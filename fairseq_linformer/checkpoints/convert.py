@@ -12,7 +12,7 @@ from ..config import flag_of
 from ..data.tokenizer_files import DICTIONARY
 from ..files import check_can_be_written, check_new_folder, new_folder
 from ..models.options import ARCHITECTURES, COMPARED, LinformerRobertaConfig
-from ..models.state_dicts import has_projections, max_positions, upgrade_names
+from ..models.state_dicts import has_projections, max_positions
 from .files import (
     MODULES_FOLDER,
     Files,
@@ -45,14 +45,14 @@ def convert(source, out, *, dictionary=None, **options: Any) -> tuple[dict[str, 
     checkpoint = change_model(original, **options)
     if checkpoint is original and model.kind is Kind.FAIRSEQ:
         raise ValueError(f"{source} would stay as it is; set --max-positions")
-    n, old_n = (max_positions(upgrade_names(each["model"])) for each in (checkpoint, original))
     with new_folder(out) as folder:
-        write_model(folder, checkpoint, lengthen(files, old_n, n))
-    return checkpoint, old_n
+        write_model(folder, checkpoint, lengthen(files, original, checkpoint))
+    return checkpoint, max_positions(original["model"])
 
 
-def lengthen(files: Files, old_n: int, n: int) -> Files:
-    """The files next to a checkpoint of n positions that had fewer: its encoder reads n tokens."""
+def lengthen(files: Files, original: dict[str, Any], checkpoint: dict[str, Any]) -> Files:
+    """The files next to a checkpoint that may have more positions than the original: its encoder reads them all."""
+    old_n, n = (max_positions(each["model"]) for each in (original, checkpoint))
     name = f"{MODULES_FOLDER}/{ENCODER}"
     return {**files, name: set_length(files[name], n)} if n > old_n and name in files else files
 

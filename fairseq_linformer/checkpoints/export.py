@@ -17,7 +17,7 @@ from ..files import new_folder
 from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.options import ARCHITECTURES
-from ..models.state_dicts import CLASSIFICATION_HEADS, EMBEDDINGS, choose_head, max_positions
+from ..models.state_dicts import CLASSIFICATION_HEADS, choose_head, max_positions
 from .exported_folder import LM_HEAD, choose_class, rename, upgrade_weights
 from .files import (
     MODULES_FOLDER,
@@ -35,7 +35,7 @@ from .model_card import write_card
 from .provenance import NEW_LM_HEAD, collect_provenance, read_origins
 from .sentence_transformers import ENCODER, describe_modules, find_length, set_length, set_pooling
 from .to_linformer import from_authors
-from .transformers_loading import WEIGHTS
+from .transformers_loading import WEIGHTS, hash_weights
 from .transformers_tokenizer import find_tokenizer
 
 
@@ -92,8 +92,10 @@ def export_checkpoint(
         raise ValueError(f"{unused} has no effect with --no-tokenizer")
     modules = _find_modules(checkpoint, config, pooling)
     with new_folder(out) as folder:
-        config.save_pretrained(folder)
         save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+        if scored := (config.fairseq or {}).get("finetuned"):
+            scored["weights"] = hash_weights(str(folder))
+        config.save_pretrained(folder)
         if tokenizer:
             tokens.save_pretrained(folder)
             for file, path in files.items():  # a fast tokenizer does not save what fairseq reads
@@ -126,7 +128,7 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
         pooler_activation_fn=args.pooler_activation_fn,
         pooler_dropout=args.pooler_dropout,
         fairseq=collect_provenance(data, path),
-        dtype=str(state[EMBEDDINGS].dtype).removeprefix("torch."),
+        dtype="float32",  # what weights that fairseq saved in half precision are trained and evaluated in
     )
     if head is None:
         return config

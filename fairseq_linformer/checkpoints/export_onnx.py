@@ -28,7 +28,7 @@ from .sentence_transformers import (
     read_modules,
     set_pooling,
 )
-from .transformers_loading import find_hub_file, load_config
+from .transformers_loading import find_hub_file, hash_weights, load_config
 
 
 def export_onnx(
@@ -96,6 +96,9 @@ def _load(folder: Path, source) -> LinformerPreTrainedModel:
     model_class = choose_class(weights)
     if model_class is LinformerModel:
         weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
+    provenance = config.fairseq or {}
+    if provenance.get("finetuned", {}).get("weights") != hash_weights(str(folder)):  # trained since they were scored
+        config.fairseq = {key: value for key, value in provenance.items() if key not in ("finetuned", "columns")}
     network = model_class(config)
     network.load_state_dict(weights, strict=False)  # checked when they were read; a tied weight is stored once
     return network

@@ -224,8 +224,8 @@ def write_checkpoint(checkpoint: dict[str, Any], path) -> None:
         torch.save(checkpoint, file)
 
 
-def remove_optimizer_state(path) -> None:
-    """Remove from a checkpoint what only resuming needs, most of the file."""
+def finish_checkpoint(path, provenance: Mapping[str, Any]) -> None:
+    """Remove from a checkpoint what only resuming needs, most of the file, and add where its weights are from."""
     checkpoint = read_checkpoint(path)
     if checkpoint.pop("last_optimizer_state", None) is not None:
-        write_checkpoint(checkpoint, path)
+        write_checkpoint({**checkpoint, "provenance": dict(provenance)}, path)

@@ -65,8 +65,9 @@ def count_layers(state: dict[str, Tensor]) -> int:
 
 
 def max_positions(state: dict[str, Tensor]) -> int:
-    """n; real position embeddings start after the padding row."""
-    return state[POSITIONS].size(0) - PADDING_IDX - 1
+    """n, also of an older state dict; real position embeddings start after the padding row."""
+    (positions,) = (value for key, value in state.items() if key.endswith("sentence_encoder.embed_positions.weight"))
+    return positions.size(0) - PADDING_IDX - 1
 
 
 def upgrade_names(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.files import remove_optimizer_state, training_seconds
+from ..checkpoints.files import finish_checkpoint, training_seconds
 from ..checkpoints.identify import BEST, LAST, RESULT, Kind, ModelPath
+from ..checkpoints.provenance import read_origins
 from ..data.prepare_task import prepare_task
 from ..data.task_sources import TaskFiles, open_source
 from ..data.tasks import OWN, TRUNCATIONS, Task
@@ -96,21 +97,21 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
     for training in trainings:
         check_run_folder(training)
         check_result(training.folder / RESULT, job, checkpoint)
-    paths = [training.folder / RESULT for training in trainings]
     # What is trained comes first, since jobs of Slurm may still train the others.
-    runs = sorted(zip(job.recipes, trainings, paths), key=lambda run: not (run[1].folder / DONE).exists())
-    for i, (recipe, training, path) in enumerate(runs, 1):
-        if path.exists():
+    runs = sorted(zip(job.recipes, trainings), key=lambda run: not (run[1].folder / DONE).exists())
+    for i, (recipe, training) in enumerate(runs, 1):
+        if (training.folder / RESULT).exists():
             print(f"{training.name}: finished before", file=sys.stderr)
         elif not dry_run:
             if len(trainings) > 1:
                 print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
             local.train(training)
             result = build_result(job, recipe, checkpoint, training)
+            origins = {} if job.from_scratch else read_origins({"provenance": checkpoint.description["pretraining"]})
             for saved in (training.folder / CHECKPOINTS).glob("*.pt"):
-                remove_optimizer_state(saved)
-            write_json(path, result)
-    return [read_json(path) for path in paths if path.exists()]
+                finish_checkpoint(saved, origins)
+            write_json(training.folder / RESULT, result)
+    return [read_json(path) for training in trainings if (path := training.folder / RESULT).exists()]
 
 
 def check_result(path: Path, job: FinetuningJob, checkpoint: InitialCheckpoint) -> None:

@@ -18,13 +18,14 @@ from ..checkpoints.convert import lengthen, read_model
 from ..checkpoints.files import get_cfg_section, read_checkpoint, write_checkpoint, write_model
 from ..checkpoints.identify import LAST, MODEL, Kind, ModelPath, identify
 from ..checkpoints.to_linformer import to_linformer
+from ..checkpoints.transformers_loading import hash_weights
 from ..config import check_values, setting
 from ..data.tokenizer_files import DICTIONARY
 from ..files import INPUTS, check_data_path, claim, new_folder, read_json, sha256, write_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.distillation import TEACHER_KEY, Teacher
-from ..models.state_dicts import head_names, max_positions, upgrade_names
+from ..models.state_dicts import head_names
 from ..resources import CONFIGS
 from . import local, run_folder
 from .explained_variance import explained_variance
@@ -76,18 +77,14 @@ class Linearization:
 
     def __post_init__(self) -> None:
         check_values(Linearization, self)
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device must be cpu if PyTorch sees no GPU, got cuda")
 
     @property
     def inputs(self) -> dict[str, Any]:
         """What determines the outputs: source, text and options; of files, the checksums."""
-        source = Path(identify(self.source).path)
-        name = source.name if source.exists() else self.source
         inputs = {
             **asdict(self),
             **self.model,
-            "source": sha256(source) if source.is_file() else name,
+            "source": hash_weights(identify(self.source).path),
             "text": {name: sha256(Path(self.text, name)) for name in _TEXT_FILES},
             "measure_at": list(self.measure_at),
         }
@@ -108,6 +105,8 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         KeyboardInterrupt: training was stopped by a signal.
     """
     out = Path(out).absolute()
+    if options.device == "cuda" and not (torch.cuda.is_available() or (out / REPORT).is_file()):
+        raise ValueError("device must be cpu if PyTorch sees no GPU, got cuda")
     check_data_path(options.text, "--text")
     if not (Path(options.text) / DICTIONARY).is_file():
         raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
@@ -139,9 +138,8 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         "variance_after": measure(student) if options.max_update else before,
     }
     original, files = read_model(ModelPath(Kind.FAIRSEQ, str(teacher)))
-    finished = _finish(student, original.get("provenance", {}), report)
-    old_n, n = (max_positions(upgrade_names(each["model"])) for each in (original, finished))
-    write_model(out, finished, lengthen(files, old_n, n))
+    finished = _finish(student, original, report)
+    write_model(out, finished, lengthen(files, original, finished))
     write_json(out / REPORT, report)
     return report
 
@@ -215,11 +213,15 @@ def _build_job(options: Linearization, out: Path, teacher: Path, length: int) ->
     return TrainingJob(str(DISTILLATION_YAML), overrides, 1, options.device, str(out), RUN)
 
 
-def _finish(student: Path, origin: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
-    """The student as it is published: without optimizer state, with the teacher's origin and the report."""
+def _finish(student: Path, original: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
+    """The student as it is published: without optimizer state, with the origin and dropout of the teacher, and the
+    report."""
     checkpoint = read_checkpoint(student)
     checkpoint.pop("last_optimizer_state", None)
+    model = get_cfg_section(checkpoint, "model")
+    model |= {name: value for name, value in get_cfg_section(original, "model").items() if "dropout" in name}
     # The criterion of the checkpoint would need the teacher.
-    checkpoint["cfg"] = {**checkpoint["cfg"], "criterion": {"_name": "masked_lm", "tpu": False}}
-    checkpoint["provenance"] = {**origin, **({"distilled": report} if report["tokens_at_most"] else {})}
+    checkpoint["cfg"] = {**checkpoint["cfg"], "model": model, "criterion": {"_name": "masked_lm", "tpu": False}}
+    distilled = {"distilled": report} if report["tokens_at_most"] else {}
+    checkpoint["provenance"] = {**original.get("provenance", {}), **distilled}
     return checkpoint

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from ..checkpoints.identify import LAST
 from ..data.tasks import Task
 from ..evaluation.scores import format_unit, format_values, warn_of_chance
 from .recipe import Recipe
@@ -73,5 +74,5 @@ def format_report(
             shown.append(f"{name} {value}{format_unit(name)} ({low} to {high})")
         lines.append(f"{data} {split}: {', '.join(shown)}; {scores['rows']:,} rows")
         lines += [f"{warning}; try another --lr, more epochs or more rows" for warning in warn_of_chance(scores)]
-    epoch = "last" if task.valid_is_test else "best"
+    epoch = "last" if result["checkpoint"].endswith(LAST) else "best"
     return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]

@@ -15,7 +15,8 @@ onnx = pytest.importorskip("onnx")
 
 from torch.onnx._internal.exporter import _onnx_program  # noqa: E402
 
-from fairseq_linformer.checkpoints.export_onnx import export_onnx  # noqa: E402
+from fairseq_linformer.checkpoints.export_onnx import _load, export_onnx  # noqa: E402
+from fairseq_linformer.checkpoints.transformers_loading import hash_weights  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
 from fairseq_linformer.huggingface import LinformerModel  # noqa: E402
 
@@ -136,6 +137,15 @@ def test_a_graph_without_a_tokenizer_says_so(tmp_path, capsys):
     """As for a unigram model of sentencepiece, whose tokenizer is slow."""
     export_onnx(save(build_model(), tmp_path / "model"), tmp_path / "onnx")
     assert "no tokenizer.json is written, since the model has no fast tokenizer" in capsys.readouterr().err
+
+
+def test_scores_are_those_of_the_scored_weights(tmp_path):
+    """``Trainer`` keeps what ``config.json`` says of the weights that it started from."""
+    model, folder = build_model(), tmp_path / "model"
+    model.config.fairseq = {"finetuned": {"weights": hash_weights(str(save(model, folder)))}, "imported": {}}
+    assert "finetuned" in _load(save(model, folder), folder).config.fairseq
+    model.classifier.out_proj.weight.data += 1
+    assert _load(save(model, folder), folder).config.fairseq == {"imported": {}}
 
 
 @pytest.mark.slow

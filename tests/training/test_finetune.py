@@ -115,8 +115,11 @@ def test_models_of_transformers_are_converted_first(finetune, tmp_path):
     convert(str(encoder), tmp_path / "converted", arch="roberta")
     other = fairseq_commands.load(tmp_path / "converted", "model.pt")["model"]
     assert all(converted["model"][key].equal(other[key]) for key in other)
-    model = read_result(tmp_path, "direct")["model"]
+    model, saved = read_result(tmp_path, "direct")["model"], runs / "direct" / "checkpoints"
     assert model["checkpoint"] == str(encoder) and model["pretraining"]["imported"]["name"] == "bert"
+    assert fairseq_commands.load(saved, "checkpoint_last.pt")["provenance"] == {
+        "imported": model["pretraining"]["imported"]
+    }
 
 
 @pytest.mark.slow
