@@ -141,16 +141,18 @@ class DistillationCriterion(FairseqCriterion):
 
     def _shorten(self, tokens: Tensor, masked: Tensor) -> Tensor:
         """Split a training batch into shorter blocks with ``short_seq_prob``."""
-        length = tokens.size(1)
-        if self.training and self.cfg.short_seq_prob:
-            length = draw_length(masked, self.cfg.short_seq_prob)
+        if not (self.training and self.cfg.short_seq_prob):
+            return tokens
+        length = draw_length(masked, self.cfg.short_seq_prob)
         if length == tokens.size(1):
             return tokens
         return split_blocks(tokens, length, self.dictionary.bos(), self.dictionary.eos(), self.dictionary.pad())
 
     def _check_shape(self, model: Any) -> None:
-        """Raise ValueError if the student's layers are not of the teacher's number and width."""
+        """Raise ValueError if the student's layers are not of the teacher's number and width, or some are dropped."""
         encoder = model.encoder.sentence_encoder
+        if encoder.config.layerdrop:
+            raise ValueError(f"encoder_layerdrop must be 0 in distillation, got {encoder.config.layerdrop}")
         shape = len(encoder.layers), encoder.embed_tokens.embedding_dim
         expected = self.teacher.layers, self.teacher.width
         if shape != expected:

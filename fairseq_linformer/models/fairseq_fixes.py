@@ -216,6 +216,8 @@ def load_if_it_fits(load, self, filename, *args, **kwargs):
 def read_options(path) -> dict[str, Any]:
     """The options of the model of a fairseq checkpoint. Its tensors stay in the file."""
     checkpoint = load_weights_only(path, mmap=True)
+    if not isinstance(checkpoint, dict) or not {"cfg", "args"} & checkpoint.keys():
+        raise ValueError(f"{path} must be a fairseq checkpoint; `fairseq-linformer convert` makes one of transformers'")
     check_settings(path, checkpoint)
     options = checkpoint["cfg"]["model"] if checkpoint.get("cfg") else checkpoint["args"]
     return dict(vars(options) if isinstance(options, argparse.Namespace) else options)

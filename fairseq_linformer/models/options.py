@@ -131,6 +131,7 @@ def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
     if args.max_positions is None:
         raise ValueError("max_positions must be set for a task without a maximum length, got None")
     check_values(LinformerRobertaConfig, args)
+    args.encoder_layers_to_keep = None  # of "none" fairseq's RoBERTa makes one layer
     args.translated = authors_plugin.translate_options(args)
     if args.projected_dim is None and args.projection != "none":
         args.projected_dim = ARCHITECTURES[arch]["projected_dim"]

@@ -121,6 +121,8 @@ def test_another_shape_is_rejected(teacher, mlm_data):
     student = build_student(encoder_embed_dim=24, encoder_attention_heads=2)
     with pytest.raises(ValueError, match="must have 2 layers of width 16, as the teacher, got 2 of width 24"):
         criterion(teacher, mlm_data)(student, sample()[0])
+    with pytest.raises(ValueError, match="encoder_layerdrop must be 0 in distillation, got 0.5"):
+        criterion(teacher, mlm_data)(build_student(encoder_layerdrop=0.5), sample()[0])
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,10 @@ def test_offloading_moves_the_input_of_each_layer_and_nothing_else(monkeypatch):
     assert all(tensor is given or torch.equal(tensor, given) for tensor, given in zip(moved, inputs))
 
 
+def test_no_value_of_layers_to_keep_removes_layers():
+    assert len(build(encoder_layers=3, encoder_layers_to_keep="none").encoder.sentence_encoder.layers) == 3
+
+
 def test_layerdrop_skips_layers_only_in_training():
     model = build(encoder_layers=8, encoder_layerdrop=0.5)
     calls = []
