@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import INPUTS, check_new_folder, claim, open_atomic, write_json
+from ..checkpoints.transformers_loading import hash_weights
+from ..files import INPUTS, check_new_folder, claim, fingerprint, open_atomic, sha256, write_json
 from .attention_model import AttentionModel
 from .figures import draw_spectra
 from .sentences import Sentences
@@ -19,13 +20,16 @@ SHARES = (0.8, 0.9, 0.95)
 def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: int, out: Path) -> list[Spectrum]:
     """Measure the spectrum on ``number`` sentences of each text, and write the figure, its numbers and all curves to
     ``out``, a new or empty folder, or that of an interrupted run with the same inputs, which is resumed."""
+    import matplotlib  # noqa: F401  without it, fail before the measurement
+
     if not list(out.glob(STATE.format("*"))):
         (out / INPUTS).unlink(missing_ok=True)  # of a run that has measured nothing
         check_new_folder(out)
     inputs = {
-        "CHECKPOINT": model.name,
+        "CHECKPOINT": hash_weights(model.name),
+        "tokens": fingerprint(model.tokenizer.get_vocab()),
         "--num-sentences": number,
-        "texts": [[*map(str, text.source.files), text.break_mode, text.n] for text in texts],
+        "texts": [[text.name, *map(sha256, text.source.files), text.break_mode, text.n] for text in texts],
     }
     claim(out, inputs)
     states = [out / STATE.format(i) for i in range(len(texts))]

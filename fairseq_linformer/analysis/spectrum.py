@@ -90,7 +90,10 @@ def measure_spectrum(
     sums, done = _read_state(state)
     with progress_bar("spectrum", number, "sentence", initial=done) as progress:
         for sentence in islice(sentences, done, number):
-            curves = [cumulative_shares(maps)[0].cpu() for maps in model.read_maps(torch.tensor([sentence]))]
+            maps = list(model.read_maps(torch.tensor([sentence])))
+            if not all(bool(each.isfinite().all()) for each in maps):
+                raise ValueError(f"the attention of {model.name} is NaN or infinite; its weights are damaged")
+            curves = [cumulative_shares(each)[0].cpu() for each in maps]
             longest = max(curve.size(-1) for curve in curves)  # layers with shifted windows may reach one k' more
             curves = [F.pad(curve, (0, longest - curve.size(-1)), value=1.0) for curve in curves]
             sums, done = sums + torch.stack(curves).numpy(), done + 1
@@ -101,8 +104,6 @@ def measure_spectrum(
                 saved = time.monotonic()
     if not done:
         raise ValueError(f"{text} has no sentence of {n} tokens; use more text, or fewer tokens per sentence")
-    if not np.isfinite(sums).all():
-        raise ValueError(f"the attention of {model.name} is NaN or infinite; its weights are damaged")
     return Spectrum(name, n, done, sums / done)
 
 

@@ -48,3 +48,6 @@ def test_spectrum(roberta, model, text, tmp_path, capsys, monkeypatch):
     ):
         with pytest.raises(SystemExit, match=message):
             main([*words, "--num-sentences", str(number)])
+    rows.write_text(rows.read_text().replace("cat", "dog"))
+    with pytest.raises(SystemExit, match="stopped was made from other inputs: texts must be"):
+        main([*words, "--num-sentences", "5"])

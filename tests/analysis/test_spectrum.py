@@ -37,6 +37,12 @@ def test_mean_over_sentences_equals_a_loop_in_double_precision(model, sentences)
     assert spectrum.name.endswith("/model.pt on text.txt")
 
 
+def test_damaged_weights_are_reported(model, sentences, monkeypatch):
+    monkeypatch.setattr(model, "read_maps", lambda tokens: [torch.full((1, HEADS, N, N), torch.nan)])
+    with pytest.raises(ValueError, match="is NaN or infinite; its weights are damaged"):
+        measure(model, sentences(model))
+
+
 class Stop(Exception):
     pass
 
