@@ -24,6 +24,8 @@ def read_row(path: Path) -> tuple[dict[str, str], dict[str, float]]:
         settings["parameters"] = f"{content['parameters']:,}"
     if "perplexity" in content:
         return settings, {"perplexity": content["perplexity"]}
+    if "scores" not in content:
+        raise SystemExit(f"{path} has no scores: its rows have no labels")
     scores = {name: score["value"] for name, score in content["scores"].items()}
     return settings, {name: 100 * value if name == "accuracy" else value for name, value in scores.items()}
 
@@ -32,6 +34,9 @@ def build_table(paths: list[Path]) -> list[list[str]]:
     """The head and a row per setting, in the order of the files' names with numbers by value; an unknown cell is
     empty."""
     groups: dict[tuple, list[dict[str, float]]] = {}
+    names = [path.name for path in paths]
+    if len({*names}) < len(names):
+        raise SystemExit(f"file names must be different, since they describe the rows, got {', '.join(names)}")
     for path in sorted(paths, key=by_value):
         settings, scores = read_row(path)
         key = tuple((name, value) for name, value in settings.items() if name != "seed")

@@ -20,6 +20,8 @@ from .tables import BATCH_ROWS, check_columns, decode_lines, is_unicode, open_fi
 
 BATCH_DOCUMENTS = 128
 """Documents that are in memory at a time: few, because they can be whole books."""
+MAX_LINES = 1_000_000
+"""Of a document in a text file, which is in memory as a whole."""
 _BLANKS = " \t\n\r\x0b\f"
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _CONTROLS = "".join(map(chr, (*range(9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
@@ -101,6 +103,11 @@ def _read_text(file: str) -> Iterator[str]:
         for number, line in enumerate(chain(decode_lines(stream, "text"), [""]), 1):
             if not is_unicode(line):
                 raise ValueError(f"{file}:{number}: not UTF-8")
+            if len(lines) == MAX_LINES:
+                raise ValueError(
+                    f"{file} has a document of more than {MAX_LINES:,} lines; blank lines separate the documents of a "
+                    "text file"
+                )
             if line.strip(_BLANKS):
                 lines.append(line)
             elif lines:

@@ -4,6 +4,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Collection, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 from ..files import sha256
@@ -141,7 +142,7 @@ def _own_classification(train: Path, column: str, labels: Sequence[str], kept: s
     Args:
         kept: the labels of rows that are not held out.
     """
-    spellings: dict[str | float, str] = {}
+    spellings: dict[str | Decimal, str] = {}
     for label in sorted({*labels}):
         spellings.setdefault(label_key(label), label)
     classes = sorted(spellings.values())
@@ -152,7 +153,8 @@ def _own_classification(train: Path, column: str, labels: Sequence[str], kept: s
             f"labels of {train} must not be {', '.join(SYMBOLS)}, which fairseq reserves, got {reserved[0]}"
         )
     shown = ", ".join(classes[:SHOWN_CLASSES]) + ", ..." * (len(classes) > SHOWN_CLASSES)
-    hint = " (--regression for scores)" if len(classes) > 2 and all(type(key) is float for key in spellings) else ""
+    are_numbers = all(isinstance(key, Decimal) for key in spellings)
+    hint = " (--regression for scores)" if len(classes) > 2 and are_numbers else ""
     print(f"{train}: {len(classes):,} classes in {len(labels):,} rows: {shown}{hint}", file=sys.stderr)
     if unseen := sorted(spellings[key] for key in spellings.keys() - {*map(label_key, kept)}):
         print(f"warning: the held-out rows alone have {len(unseen):,} classes, such as {unseen[0]}", file=sys.stderr)

@@ -40,7 +40,7 @@ SUFFIXES = {".txt": "text", ".text": "text"} | {
 VALID_SHARE = 0.005
 """Default share of the documents for validation."""
 MAX_SHARDS = 256
-"""Each shard has three open files."""
+"""Each shard has an open file."""
 HUB_KEYS = ("config", "revision", "split")
 ROW_KEYS = ("column", "title", "group", "rows")
 

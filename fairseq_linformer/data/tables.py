@@ -141,7 +141,7 @@ def open_table(
         return list(found.most_common(1)[0][0]), lambda columns: chain(read, records)
     if read:
         number, problem = read[0]
-        raise ValueError(f"{path}:{number}: {problem}")
+        raise ValueError(f"{path}:{number}: {problem or 'no columns'}")
     return [], lambda columns: records
 
 
@@ -182,7 +182,7 @@ def _split_csv(name, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     try:
         for fields in reader:
             if fields:
-                yield reader.line_num, fields
+                yield start, fields
             start = reader.line_num + 1
     except csv.Error as error:  # such as a quote that is not closed, which would swallow the next rows
         raise ValueError(f"{name}, row from line {start:,} is not CSV: {error}") from None

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 
 GLUE = "nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
@@ -16,7 +17,7 @@ TRUNCATIONS = ("head", "head+tail")
 """``head`` keeps the beginning of a text, ``head+tail`` its beginning and end, 128 : 382. The first is the default."""
 CORRELATIONS = ("pearson", "spearman")
 """Metrics of tasks with scores."""
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]+)?", re.IGNORECASE)
+_NUMBER = re.compile(r"-?(0(\.[0-9]+)?|[1-9][0-9]*(\.[0-9]+)?(e[+-]?[0-9]+)?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -92,22 +93,21 @@ class Task:
         return (score - low) / (high - low)
 
     @cached_property
-    def _indices(self) -> dict[str | float, int]:
+    def _indices(self) -> dict[str | Decimal, int]:
         index = {name: i for i, name in enumerate(self.class_names)}
         known = {label: index[name] for label, name in self.classes.items()} | index
         return {label_key(label): i for label, i in known.items()} | known
 
 
-def label_key(label: str) -> str | float:
+def label_key(label: str) -> str | Decimal:
     """What equal labels have in common: their number, with 1 for ``true`` and 0 for ``false``; or else their text, also
-    of a code such as 007.
+    of a code such as 007 or 0e1.
 
     >>> label_key("1.0"), label_key("True"), label_key("007"), label_key("yes")
-    (1.0, 1.0, '007', 'yes')
+    (Decimal('1.0'), Decimal('1'), '007', 'yes')
     """
-    if _NUMBER.fullmatch(label):
-        return float(label)
-    return {"true": 1.0, "false": 0.0}.get(label.lower(), label)
+    number = {"true": "1", "false": "0"}.get(label.lower(), label)
+    return Decimal(number) if _NUMBER.fullmatch(number) else label
 
 
 def parse_score(label: str) -> float:

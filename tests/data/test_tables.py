@@ -107,6 +107,8 @@ def test_lines_of_tsv(line, expected, tmp_path):
 def test_long_and_broken_fields_of_csv(tmp_path):
     (tmp_path / "a.csv").write_text(f'text,label\n{"x" * 200_000},1\n\n"a\r\nb",0\n')
     assert [(row.texts, row.label) for row in read(tmp_path / "a.csv")] == [(("x" * 200_000,), "1"), (("a b",), "0")]
+    (tmp_path / "a.csv").write_text('text,label\n"a\nb\nc",\n')
+    assert [row.location for row in read(tmp_path / "a.csv")] == ["2"]  # where the row starts
 
 
 def test_several_columns_without_a_name(tmp_path):
