@@ -103,13 +103,11 @@ def _read_text(file: str) -> Iterator[str]:
         for number, line in enumerate(chain(decode_lines(stream, "text"), [""]), 1):
             if not is_unicode(line):
                 raise ValueError(f"{file}:{number}: not UTF-8")
-            if len(lines) == MAX_LINES:
-                raise ValueError(
-                    f"{file} has a document of more than {MAX_LINES:,} lines; blank lines separate the documents of a "
-                    "text file"
-                )
             if line.strip(_BLANKS):
                 lines.append(line)
+                if len(lines) > MAX_LINES:
+                    long = f"{file} has a document of more than {MAX_LINES:,} lines"
+                    raise ValueError(f"{long}; blank lines separate the documents of a text file")
             elif lines:
                 yield "".join(lines)
                 lines.clear()

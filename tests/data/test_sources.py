@@ -7,6 +7,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from fairseq_linformer.data import documents
 from fairseq_linformer.data.documents import read_documents
 from fairseq_linformer.data.sources import PRESETS, locate_source, parse_source
 
@@ -132,6 +133,15 @@ def test_damaged_hub_dataset_is_rejected(tmp_path, gpt2):
     (tmp_path / "hub/train-00001-of-00002.parquet").write_bytes(b"PAR1 nothing")
     with pytest.raises(ValueError, match="cannot load hub dataset .*hub: .*Parquet"):
         prepare(tmp_path / "out", source, gpt2)
+
+
+def test_a_text_without_blank_lines_is_not_read_as_a_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_LINES", 2)
+    (tmp_path / "a.txt").write_text("a\nb\n\nc\nd\n")
+    assert len(list(read_documents(locate_source(parse_source(str(tmp_path / "a.txt")))))) == 2
+    (tmp_path / "a.txt").write_text("a\nb\nc\n")
+    with pytest.raises(ValueError, match="a document of more than 2 lines; blank lines separate"):
+        list(read_documents(locate_source(parse_source(str(tmp_path / "a.txt")))))
 
 
 def test_hub_datasets_are_streamed_too(tmp_path):
