@@ -60,16 +60,16 @@ if [ "$positions" -gt "$largest" ]; then
     echo "encoder.sh: MAX_POSITIONS must be at most the $largest of $encoder, got $positions" >&2
     exit 1
 fi
-tokenizer=(--tokenizer "$out/transformer/tokenizer.json")
-[ -e "$out/$task" ] ||
-    fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
 linformer=(--max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}")
 settings="$text ${linformer[*]}"
-if [ -e "$out/untrained" ] && [ "$(cat "$out/settings.txt")" != "$settings" ]; then
+if [ -e "$out/settings.txt" ] && [ "$(cat "$out/settings.txt")" != "$settings" ]; then
     echo "encoder.sh: TEXT and sizes must be $(cat "$out/settings.txt") in $out, got $settings; use another folder" >&2
     exit 1
 fi
 echo "$settings" > "$out/settings.txt"
+tokenizer=(--tokenizer "$out/transformer/tokenizer.json")
+[ -e "$out/$task" ] ||
+    fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
 [ -e "$out/untrained" ] ||
     fairseq-linformer convert "$out/transformer/model.pt" "$out/untrained" "${linformer[@]}"
 # Rejects wrong options of finetuning now, not after hours of distillation.

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from ..checkpoints.transformers_loading import hash_weights
-from ..files import INPUTS, check_new_folder, claim, fingerprint, open_atomic, sha256, write_json
+from ..data.manifest import describe_source
+from ..files import INPUTS, check_new_folder, claim, fingerprint, open_atomic, write_json
 from .attention_model import AttentionModel
 from .figures import draw_spectra
 from .sentences import Sentences
@@ -25,12 +26,9 @@ def analyze_spectrum(model: AttentionModel, texts: Sequence[Sentences], number: 
     if not list(out.glob(STATE.format("*"))):
         (out / INPUTS).unlink(missing_ok=True)  # of a run that has measured nothing
         check_new_folder(out)
-    inputs = {
-        "CHECKPOINT": hash_weights(model.name),
-        "tokens": fingerprint(model.tokenizer.get_vocab()),
-        "--num-sentences": number,
-        "texts": [[text.name, *map(sha256, text.source.files), text.break_mode, text.n] for text in texts],
-    }
+    # The first sentence also tells the tokenizer.
+    described = [[describe_source(text.source), text.break_mode, text.n, next(iter(text), None)] for text in texts]
+    inputs = {"CHECKPOINT": hash_weights(model.name), "--num-sentences": number, "texts": fingerprint(described)}
     claim(out, inputs)
     states = [out / STATE.format(i) for i in range(len(texts))]
     spectra = [measure_spectrum(model, text, number, text.n, text.name, state) for text, state in zip(texts, states)]

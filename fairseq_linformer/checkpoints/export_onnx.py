@@ -97,7 +97,8 @@ def _load(folder: Path, source) -> LinformerPreTrainedModel:
     if model_class is LinformerModel:
         weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
     provenance = config.fairseq or {}
-    if provenance.get("finetuned", {}).get("weights") != hash_weights(str(folder)):  # trained since they were scored
+    scored = provenance.get("finetuned")
+    if scored and scored.get("weights") != hash_weights(str(folder)):  # ``Trainer`` may have trained them since
         config.fairseq = {key: value for key, value in provenance.items() if key not in ("finetuned", "columns")}
     network = model_class(config)
     network.load_state_dict(weights, strict=False)  # checked when they were read; a tied weight is stored once

@@ -227,5 +227,5 @@ def write_checkpoint(checkpoint: dict[str, Any], path) -> None:
 def finish_checkpoint(path, provenance: Mapping[str, Any]) -> None:
     """Remove from a checkpoint what only resuming needs, most of the file, and add where its weights are from."""
     checkpoint = read_checkpoint(path)
-    if checkpoint.pop("last_optimizer_state", None) is not None:
-        write_checkpoint({**checkpoint, "provenance": dict(provenance)}, path)
+    checkpoint.pop("last_optimizer_state", None)
+    write_checkpoint({**checkpoint, "provenance": dict(provenance)}, path)

@@ -113,7 +113,7 @@ def _score_rows(model: Any, name: str, given: dict[str, Any]) -> tuple[dict[str,
         open_classifier = FairseqClassifier
     if name not in TASKS and is_prepared(name):
         if model.kind is not Kind.FAIRSEQ:
-            raise ValueError(f"{name} has token IDs of fairseq; evaluate {model.path} on a file, or a task --source")
+            raise ValueError(f"{name} has token IDs of fairseq; evaluate {model.path} on a file, or on a task")
         from ..evaluation.fairseq_classifier import read_prepared_rows
 
         read = read_prepared_rows

@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse also words after options: overrides, and TASK-OR-FILE; and with ``slurm`` the options of sbatch."""
         options, rest = super().parse_known_args(args, namespace)
-        words = [word for word in rest if not word.startswith("-")]
+        words = [word for word in rest if word == "-" or not word.startswith("-")]
         if "overrides" in options:  # argparse collects only those before the first option
             options.overrides = (*options.overrides, *words)
             rest = [word for word in rest if word not in words]

@@ -21,7 +21,7 @@ from .tables import BATCH_ROWS, check_columns, decode_lines, is_unicode, open_fi
 BATCH_DOCUMENTS = 128
 """Documents that are in memory at a time: few, because they can be whole books."""
 MAX_LINES = 1_000_000
-"""Of a document in a text file, which is in memory as a whole."""
+"""Of a document, which is tokenized as a whole."""
 _BLANKS = " \t\n\r\x0b\f"
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _CONTROLS = "".join(map(chr, (*range(9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
@@ -63,6 +63,9 @@ def load_documents(source: Source):
 def _generate_rows(source: Source) -> Iterator[dict[str, str]]:
     is_empty = True
     for text in read_documents(source):
+        if text.count("\n") > MAX_LINES:
+            long = f"source {source.location} has a document of more than {MAX_LINES:,} lines"
+            raise ValueError(f"{long}; blank lines separate the documents of a text file")
         yield {"text": text}
         is_empty = False
     if is_empty:
@@ -105,9 +108,6 @@ def _read_text(file: str) -> Iterator[str]:
                 raise ValueError(f"{file}:{number}: not UTF-8")
             if line.strip(_BLANKS):
                 lines.append(line)
-                if len(lines) > MAX_LINES:
-                    long = f"{file} has a document of more than {MAX_LINES:,} lines"
-                    raise ValueError(f"{long}; blank lines separate the documents of a text file")
             elif lines:
                 yield "".join(lines)
                 lines.clear()

@@ -17,7 +17,7 @@ TRUNCATIONS = ("head", "head+tail")
 """``head`` keeps the beginning of a text, ``head+tail`` its beginning and end, 128 : 382. The first is the default."""
 CORRELATIONS = ("pearson", "spearman")
 """Metrics of tasks with scores."""
-_NUMBER = re.compile(r"-?(0(\.[0-9]+)?|[1-9][0-9]*(\.[0-9]+)?(e[+-]?[0-9]+)?)", re.IGNORECASE)
+_NUMBER = re.compile(r"-?(0(\.[0-9]+)?|[1-9][0-9]*(\.[0-9]+)?(e[+-]?[0-9]{1,3})?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

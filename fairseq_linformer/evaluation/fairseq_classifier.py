@@ -129,11 +129,12 @@ def read_prepared_rows(
     check_split(folder / "input0", split)
     classifier.check_dictionary(folder / "input0" / DICTIONARY)
     inputs = [open_dataset(path / split) for path in sorted(folder.glob("input[01]"))]
-    if classifier.is_score == (folder / LABELS).is_file():
+    scores = folder / "label" / f"{split}.label"
+    if ((folder / LABELS).is_file(), scores.is_file()) == (classifier.is_score, not classifier.is_score):
         kind, head = ("classes", "a score") if classifier.is_score else ("scores", "classes")
         raise ValueError(f"the labels of {folder} are {kind}, but the model's head predicts {head}")
     if classifier.is_score:
-        labels = (folder / "label" / f"{split}.label").read_text().splitlines()
+        labels = scores.read_text().splitlines()
     else:
         if classifier.has_default_names:
             classifier.names = read_labels(folder / LABELS, len(classifier.names))

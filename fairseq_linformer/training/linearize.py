@@ -81,10 +81,11 @@ class Linearization:
     @property
     def inputs(self) -> dict[str, Any]:
         """What determines the outputs: source, text and options; of files, the checksums."""
+        source = identify(self.source).path
         inputs = {
             **asdict(self),
             **self.model,
-            "source": hash_weights(identify(self.source).path),
+            "source": hash_weights(source) if Path(source).exists() else source,  # or a name on the hub
             "text": {name: sha256(Path(self.text, name)) for name in _TEXT_FILES},
             "measure_at": list(self.measure_at),
         }
@@ -118,7 +119,8 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         return dict(read_json(out / REPORT))
     teacher = Path(source.path).absolute() if source.kind is Kind.FAIRSEQ else out / TEACHER_FOLDER / MODEL
     student = out / UNTRAINED
-    length = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(student), "model")["max_positions"])
+    untrained = get_cfg_section(read_checkpoint(student), "model")
+    length = options.tokens_per_sample or int(untrained["max_positions"])
 
     def measure(checkpoint: Path) -> list[float]:
         return explained_variance(teacher, checkpoint, options.text, length)
@@ -138,7 +140,8 @@ def linearize(options: Linearization, out) -> dict[str, Any]:
         "variance_after": measure(student) if options.max_update else before,
     }
     original, files = read_model(ModelPath(Kind.FAIRSEQ, str(teacher)))
-    finished = _finish(student, original, report)
+    distilled = {"distilled": report} if options.max_update else {}
+    finished = _finish(student, untrained, {**original.get("provenance", {}), **distilled})
     write_model(out, finished, lengthen(files, original, finished))
     write_json(out / REPORT, report)
     return report
@@ -213,15 +216,15 @@ def _build_job(options: Linearization, out: Path, teacher: Path, length: int) ->
     return TrainingJob(str(DISTILLATION_YAML), overrides, 1, options.device, str(out), RUN)
 
 
-def _finish(student: Path, original: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
-    """The student as it is published: without optimizer state, with the origin and dropout of the teacher, and the
-    report."""
+def _finish(student: Path, untrained: dict[str, Any], provenance: dict[str, Any]) -> dict[str, Any]:
+    """The student as it is published: without optimizer state, with provenance, and with the dropout of the options
+    before training."""
     checkpoint = read_checkpoint(student)
     checkpoint.pop("last_optimizer_state", None)
-    model = get_cfg_section(checkpoint, "model")
-    model |= {name: value for name, value in get_cfg_section(original, "model").items() if "dropout" in name}
-    # The criterion of the checkpoint would need the teacher.
-    checkpoint["cfg"] = {**checkpoint["cfg"], "model": model, "criterion": {"_name": "masked_lm", "tpu": False}}
-    distilled = {"distilled": report} if report["tokens_at_most"] else {}
-    checkpoint["provenance"] = {**original.get("provenance", {}), **distilled}
-    return checkpoint
+    dropout = {name: value for name, value in untrained.items() if "dropout" in name}
+    checkpoint["cfg"] = {
+        **checkpoint["cfg"],
+        "model": get_cfg_section(checkpoint, "model") | dropout,
+        "criterion": {"_name": "masked_lm", "tpu": False},  # that of the checkpoint would need the teacher
+    }
+    return {**checkpoint, "provenance": provenance}

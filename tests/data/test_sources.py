@@ -135,13 +135,13 @@ def test_damaged_hub_dataset_is_rejected(tmp_path, gpt2):
         prepare(tmp_path / "out", source, gpt2)
 
 
-def test_a_text_without_blank_lines_is_not_read_as_a_whole(tmp_path, monkeypatch):
+def test_a_text_without_blank_lines_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "MAX_LINES", 2)
     (tmp_path / "a.txt").write_text("a\nb\n\nc\nd\n")
-    assert len(list(read_documents(locate_source(parse_source(str(tmp_path / "a.txt")))))) == 2
-    (tmp_path / "a.txt").write_text("a\nb\nc\n")
+    assert len(documents.load_documents(locate_source(parse_source(str(tmp_path / "a.txt"))))) == 2
+    (tmp_path / "b.txt").write_text("a\nb\nc\n")
     with pytest.raises(ValueError, match="a document of more than 2 lines; blank lines separate"):
-        list(read_documents(locate_source(parse_source(str(tmp_path / "a.txt")))))
+        documents.load_documents(locate_source(parse_source(str(tmp_path / "b.txt"))))
 
 
 def test_hub_datasets_are_streamed_too(tmp_path):
