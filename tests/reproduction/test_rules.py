@@ -413,7 +413,7 @@ for claim, is_normal in (("E and F", False), ("E and F (normal start)", True)):
 fixed = {"small": 0.4, "large": 0.8, "part": FIXED}
 rule(
     recall,
-    "learned",
+    "learned at every k",
     (HOLDS, [*recalled(), *recalled(**fixed)]),
     (FAILS, [*recalled(), *recalled(**{**fixed, "large": 0.9})]),
     (UNDECIDED, [*recalled(full=0.94), *recalled(**fixed)]),

@@ -3,7 +3,8 @@
 What the theorem says depends on what P~ may know, for w is a column of V. If it may know w, a rank of 1 is enough, P w
 w^T / ||w||^2; if it may know V, a rank of d_h, P V V^+, and it is exact for every column. Read so, the theorem holds,
 and says nothing about attention. The proof draws R without knowing V, as E and F do not know the input; that claim is
-tested here.
+tested here. (The proof's lemma, as printed, bounds the error of an inner product by eps times the product; Johnson and
+Lindenstrauss have eps times the two norms.)
 
 Measured on heads without a model: random ones, and neighbor heads, which attend to the next position. The theorem is
 about any head, so one kind refutes that claim; it does not say that heads of trained models are of that kind.

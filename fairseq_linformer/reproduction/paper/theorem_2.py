@@ -4,8 +4,9 @@ softmax(Q (E K)^T) F V with E = delta R, F = exp(-delta) R of the proof against 
 0.5. The theorem does not say which norm of V it means, so there are two claims. Holds if of the head of each n at least
 0.9 of the rows are within eps at the k of Theta = 1; does not hold if fewer are in one; in both cases not enough
 evidence if F = 0, no attention at all, has at least 0.9 of the rows there too: such a bound separates nothing, and
-whether the proof's E and F meet it depends on Theta, a constant that the theorem leaves open. The table has every k.
-(F = 0 did not count when this was measured; then ||V||_2 did not hold.)
+whether the proof's E and F meet it depends on Theta, a constant that the theorem leaves open. The table has every k. (F
+= 0 did not count when this was measured; then ||V||_2 did not hold.) delta is 2^-n, one of the paper's three values:
+with it every query gets the same output, the mean of the rows of F V.
 
 k is Theta times 9 d log(d) / eps^2 or 5 log(n) / eps^2, whichever is smaller. The first is 9,582 with d = 64, so at
 every n measured k is the second, that of n: whether k can be independent of n was not tested.
