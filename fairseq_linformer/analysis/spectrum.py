@@ -90,7 +90,7 @@ def measure_spectrum(
     sums, done = _read_state(state)
     with progress_bar("spectrum", number, "sentence", initial=done) as progress:
         for sentence in islice(sentences, done, number):
-            maps = list(model.read_maps(torch.tensor([sentence])))
+            maps = model.read_maps(torch.tensor([sentence]))
             if not all(bool(each.isfinite().all()) for each in maps):
                 raise ValueError(f"the attention of {model.name} is NaN or infinite; its weights are damaged")
             curves = [cumulative_shares(each)[0].cpu() for each in maps]

@@ -141,8 +141,8 @@ def find_weights(name: str) -> list[Path]:
 
 
 def hash_weights(name: str) -> str:
-    """SHA-256 of a checkpoint, or of the safetensors of a model, of several of their checksums; ValueError without
-    any."""
+    """SHA-256 of a checkpoint or of the safetensors file of a model, or of the checksums of several files; ValueError
+    if it has none."""
     paths = [Path(name)] if os.path.isfile(name) else find_weights(name)
     return sha256(paths[0]) if len(paths) == 1 else fingerprint({path.name: sha256(path) for path in paths})
 
