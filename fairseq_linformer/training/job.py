@@ -191,7 +191,7 @@ def distribute(cfg: DictConfig, processes: int) -> None:
             raise ValueError(
                 f"the number of processes must divide the {count} micro-batches per update (update_freq x "
                 f"distributed_world_size of the configuration), got {processes}; choose from {possible}, or "
-                "halve dataset.batch_size and double optimization.update_freq"
+                "in a new run halve dataset.batch_size and double optimization.update_freq"
             )
     OmegaConf.update(cfg, "distributed_training.distributed_world_size", processes)
     OmegaConf.update(cfg, "optimization.update_freq", [count // processes for count in counts])
