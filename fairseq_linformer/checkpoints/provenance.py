@@ -22,6 +22,11 @@ def read_origins(checkpoint: dict[str, Any]) -> dict[str, Any]:
     return {key: provenance[key] for key in ORIGINS if key in provenance}
 
 
+def finetuned_origins(model: dict[str, Any]) -> dict[str, Any]:
+    """``read_origins`` of the checkpoint that was finetuned, by ``model`` in the result."""
+    return {} if model["from_scratch"] else read_origins({"provenance": model["pretraining"]})
+
+
 def collect_provenance(checkpoint: dict[str, Any], path) -> dict[str, Any]:
     """What an exported model records, as JSON values; paths are reduced to their last part.
 
@@ -53,5 +58,4 @@ def _read_finetuning(checkpoint) -> dict[str, Any]:
     if path.parent / result["checkpoint"] != Path(checkpoint).absolute():
         return {}
     finetuned = {key: result[key] for key in ("task", "splits", "data", "commit")}
-    initial = {} if result["model"]["from_scratch"] else result["model"]["pretraining"]
-    return {"finetuned": finetuned, **read_origins({"provenance": initial})}
+    return {"finetuned": finetuned, **finetuned_origins(result["model"])}

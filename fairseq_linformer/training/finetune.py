@@ -16,7 +16,7 @@ import torch
 
 from ..checkpoints.files import finish_checkpoint, training_seconds
 from ..checkpoints.identify import BEST, LAST, RESULT, Kind, ModelPath
-from ..checkpoints.provenance import read_origins
+from ..checkpoints.provenance import finetuned_origins
 from ..data.prepare_task import prepare_task
 from ..data.task_sources import TaskFiles, open_source
 from ..data.tasks import OWN, TRUNCATIONS, Task
@@ -107,9 +107,8 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
                 print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
             local.train(training)
             result = build_result(job, recipe, checkpoint, training)
-            origins = {} if job.from_scratch else read_origins({"provenance": checkpoint.description["pretraining"]})
             for saved in (training.folder / CHECKPOINTS).glob("*.pt"):
-                finish_checkpoint(saved, origins)
+                finish_checkpoint(saved, finetuned_origins(result["model"]))
             write_json(training.folder / RESULT, result)
     return [read_json(path) for training in trainings if (path := training.folder / RESULT).exists()]
 

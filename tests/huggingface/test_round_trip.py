@@ -50,9 +50,13 @@ def test_half_precision(train_checkpoint, tmp_path):
     (tmp_path / "half").mkdir()
     torch.save(checkpoint, tmp_path / "half" / "checkpoint_last.pt")
     export_checkpoint(tmp_path / "half" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
-    convert(tmp_path / "hf", tmp_path / "back")
-    same_bits(tmp_path / "back", tmp_path / "half")
-    # Half precision would be that of Trainer's steps, too.
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf", dtype=torch.float16)
+    assert {p.dtype for p in model.parameters()} == {torch.float16}
+    model.save_pretrained(tmp_path / "saved")
+    for folder in ("hf", "saved"):
+        convert(tmp_path / folder, tmp_path / f"{folder}-back")
+        same_bits(tmp_path / f"{folder}-back", tmp_path / "half")
+    # By default not in half precision, which would be that of Trainer's steps, too.
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
     assert {p.dtype for p in model.parameters()} == {torch.float32}
 

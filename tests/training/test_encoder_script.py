@@ -54,8 +54,9 @@ def test_from_an_encoder_to_an_export(tmp_path):
     assert "must be at most the" in run(out, tmp_path, status=1, **{**options, "MAX_POSITIONS": 9999})
     assert "--lr must be above 0" in run(out, tmp_path, status=1, LR=0, **options) and not (out / "text").exists()
     assert "pipeline" in run(out, tmp_path, **options)
-    for name, value in (("ENCODER", "another"), ("TEXT", "another"), ("PROJECTED_DIM", 4)):
-        assert "must be" in run(out, tmp_path, status=1, **{**options, name: value})
+    assert "ENCODER must be" in run(out, tmp_path, status=1, **{**options, "ENCODER": "another"})
+    for name, value in (("TEXT", "another"), ("PROJECTED_DIM", 4)):
+        assert "TEXT and sizes must be" in run(out, tmp_path, status=1, **{**options, name: value})
     classify = transformers.pipeline("text-classification", str(out / "export-sst-2"), trust_remote_code=True)
     assert classify("a new tide")[0]["label"] in ("negative", "positive")
     card = (out / "export-sst-2" / "README.md").read_text()
