@@ -21,7 +21,7 @@ EXTRAS = {
         *("numpy", "bitarray", "cffi", "hydra-core>=1.3.2,<1.4", "omegaconf>=2.3,<2.4", "packaging", "regex"),
         *("requests", "sacrebleu", "tqdm", *SCORES),
     ],
-    "text": [*("numpy", "sentencepiece", "tiktoken", "tokenizers", "datasets", "pyarrow", "huggingface_hub", "tqdm")],
+    "text": [*("numpy", "sentencepiece", "tokenizers", "datasets", "pyarrow", "huggingface_hub", "tqdm")],
     "evaluate": ["numpy", "pyarrow", *SCORES, *TRANSFORMERS],
     "huggingface": TRANSFORMERS,
     "onnx": ["numpy", "onnx>=1.23,<2", "onnx-ir>=1.1,<2", "onnxscript>=0.7.2,<0.8", "onnxruntime>=1.26,<2"],

@@ -5,8 +5,7 @@ import sys
 from unittest import mock
 
 from fairseq.examples.roberta import multiprocessing_bpe_encoder
-
-from fairseq_linformer.data.tokenizer import bytes_of_symbols
+from tokenizers.pre_tokenizers import ByteLevel
 
 from .fairseq_commands import command
 
@@ -14,7 +13,7 @@ from .fairseq_commands import command
 def write_gpt2(folder, merges=("h e", "l l", "he ll", "hell o", "Ġ w", "l o", "lo w", "Ġ low")):
     """A small BPE in the files of GPT-2's."""
     folder.mkdir(exist_ok=True)
-    tokens = [*bytes_of_symbols(), *("".join(merge.split()) for merge in merges)]
+    tokens = [*sorted(ByteLevel.alphabet()), *("".join(merge.split()) for merge in merges)]
     (folder / "encoder.json").write_text(
         json.dumps({**{token: i for i, token in enumerate(tokens)}, "<|endoftext|>": len(tokens)})
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import tokenizers
 import torch
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers import pre_tokenizers
 from torch import Tensor
 
 from ..data.sentencepiece_model import list_pieces
@@ -80,18 +80,14 @@ def build_fast(tokenizer: Tokenizer) -> tokenizers.Tokenizer | None:
 
 
 def _build_byte_level(gpt2: GPT2) -> tokenizers.Tokenizer:
-    vocab = {piece: i for i, piece in enumerate(gpt2.pieces)}
-    fast = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=gpt2.merges))
-    fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    fast.decoder = decoders.ByteLevel()
-    pieces = {str(i): piece for piece, i in vocab.items()}
+    pieces = {str(i): piece for piece, i in gpt2.fast.get_vocab().items()}
     entries = [pieces.get(name, name) for name in entry_names(gpt2.dictionary)]
-    if missing := set(vocab) - set(entries):
+    if missing := set(pieces.values()) - set(entries):
         raise ValueError(
             f"the dictionary lacks {len(missing):,} tokens of GPT-2's BPE, such as {min(missing)!r}; pass a complete "
             "one with --dictionary, or --no-tokenizer"
         )
-    return _add_dictionary(fast, entries)
+    return _add_dictionary(gpt2.fast, entries)
 
 
 def _build_sentencepiece(tokenizer: SentencePiece) -> tokenizers.Tokenizer | None:

@@ -40,5 +40,5 @@ def _describe(path) -> dict[str, Any]:
 
 def library_versions() -> dict[str, str]:
     """Versions of the libraries that prepared data depend on."""
-    names = ("fairseq-linformer", "numpy", "tiktoken", "sentencepiece", "tokenizers", "datasets", "pyarrow")
+    names = ("fairseq-linformer", "numpy", "sentencepiece", "tokenizers", "datasets", "pyarrow")
     return {name: version(name) for name in names}

@@ -7,10 +7,10 @@ identical.
 
 import hashlib
 import itertools
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from .tokenizer_json import FIRST_ID, SYMBOLS, UNK
 EOS = 2
 MIN_KNOWN = 0.5
 """Share of its tokens that a tokenizer must find in a dictionary."""
-# From OpenAI's encoder.py: contractions, words, numbers, punctuation, white space.
-_GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
 
 class Tokenizer:
@@ -65,24 +63,34 @@ class Tokenizer:
         raise NotImplementedError
 
 
-class GPT2(Tokenizer):
-    """GPT-2's BPE with RoBERTa's dictionary, whose entries are the BPE's IDs.
+class FastTokenizer(Tokenizer):
+    """A tokenizer of ``tokenizers``.
 
-    ``tiktoken`` encodes: it is at least three times faster than ``tokenizers``, which has the same IDs.
+    Attributes:
+        fast: encodes to its own IDs.
+    """
+
+    fast: Any
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # workers are processes
+        return [each.ids for each in self.fast.encode_batch_fast(list(lines), add_special_tokens=False)]
+
+
+class GPT2(FastTokenizer):
+    """GPT-2's BPE with RoBERTa's dictionary, whose entries are the BPE's IDs.
 
     Args:
         folder: holds ``encoder.json``, ``vocab.bpe`` and fairseq's ``dict.txt``.
         dictionary: path of another ``dict.txt``.
-
-    Attributes:
-        pieces: the BPE's tokens, by ID.
-        merges: pairs of tokens, in order.
     """
 
     name = "gpt2"
 
     def __init__(self, folder, dictionary=None):
-        from tiktoken import Encoding
+        import tokenizers
+        from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+        from tokenizers.pre_tokenizers import ByteLevel
 
         names = (*GPT2_FILES, DICTIONARY)
         paths = {name: Path(folder) / name for name in names}
@@ -90,30 +98,18 @@ class GPT2(Tokenizer):
         for path in paths.values():
             if not path.is_file():
                 raise ValueError(f"{path} does not exist; GPT-2's BPE needs a folder with {', '.join(names)}")
-        contents = {name: path.read_bytes() for name, path in paths.items()}
         try:
-            encoder = json.loads(contents["encoder.json"])
-        except (ValueError, RecursionError):
-            raise ValueError(f"{paths['encoder.json']} is not JSON") from None
-        self.merges = [tuple(line.split(" ")) for line in _read_lines(paths["vocab.bpe"])[1:] if line]
-        byte = bytes_of_symbols()
-        # tiktoken merges in the order of the IDs, which must therefore be the order of the merges.
-        self.pieces = [*byte, *("".join(pair) for pair in self.merges)]
-        if not isinstance(encoder, dict) or list(map(encoder.get, self.pieces)) != list(range(len(self.pieces))):
-            raise ValueError(f"encoder.json in {folder} must be in the order of its vocab.bpe, as GPT-2's is")
-        self._encoding = Encoding(
-            "gpt2",
-            pat_str=_GPT2_PATTERN,
-            mergeable_ranks={bytes(byte[symbol] for symbol in each): i for i, each in enumerate(self.pieces)},
-            special_tokens={},
-        )
+            bpe = tokenizers.models.BPE.from_file(*(str(paths[name]) for name in GPT2_FILES))
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise ValueError(f"{' and '.join(GPT2_FILES)} in {folder} are no BPE: {error}") from None
+        self.fast = tokenizers.Tokenizer(bpe)
+        self.fast.pre_tokenizer, self.fast.decoder = ByteLevel(add_prefix_space=False), ByteLevelDecoder()
+        ids = self.fast.get_vocab()
+        if not {*ByteLevel.alphabet()} <= {*ids} or {*ids.values()} != {*range(len(ids))}:
+            raise ValueError(f"encoder.json in {folder} must have all bytes, and the IDs from 0, as GPT-2's has")
         entries = _read_lines(paths[DICTIONARY])
-        table = _build_table(entries, map(str, range(len(self.pieces))), paths[DICTIONARY])
-        super().__init__(entries, table, contents)
-
-    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        # encode_ordinary_batch starts a thread pool, which costs more than a short line.
-        return [self._encoding.encode_ordinary(line) for line in lines]
+        table = _build_table(entries, map(str, range(len(ids))), paths[DICTIONARY])
+        super().__init__(entries, table, {name: path.read_bytes() for name, path in paths.items()})
 
 
 class SentencePiece(Tokenizer):
@@ -143,7 +139,7 @@ class SentencePiece(Tokenizer):
         return self._processor.encode(list(lines), num_threads=1)
 
 
-class TokenizerJson(Tokenizer):
+class TokenizerJson(FastTokenizer):
     """A tokenizer of ``tokenizers``: WordPiece, BPE or unigram, with its normalization.
 
     Args:
@@ -162,22 +158,18 @@ class TokenizerJson(Tokenizer):
         self.order = [ids[token] for token in tokens]
         names = [*SYMBOLS[:FIRST_ID], *tokens[FIRST_ID:-1], SYMBOLS[-1]]
         content = tokenizer_json.rewrite(settings, tokens, names)
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # workers are processes
         try:
-            self._fast = tokenizers.Tokenizer.from_str(content.decode())
+            self.fast = tokenizers.Tokenizer.from_str(content.decode())
         except Exception as error:  # tokenizers raises nothing narrower
             raise ValueError(f"{file} is not a valid tokenizer.json: {' '.join(str(error).split())[:200]}") from None
         self.name = settings["model"]["type"].lower()
-        self._fast.encode_special_tokens = True  # their names in a text are ordinary text
+        self.fast.encode_special_tokens = True  # their names in a text are ordinary text
         entries = [f"{name} 1" for name in names[FIRST_ID:-1]]
         if dictionary is not None and entry_names(_read_lines(dictionary)) != names[FIRST_ID:-1]:
             raise ValueError(f"{dictionary} must have the tokens of {file}, in the same order")
         # A unigram model has the symbols among its pieces.
         table = np.array([UNK if name in SYMBOLS else i for i, name in enumerate(names)])
         super().__init__(entries, table, {TOKENIZER_JSON: content})
-
-    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        return [each.ids for each in self._fast.encode_batch_fast(list(lines), add_special_tokens=False)]
 
 
 def load_tokenizer(path: Path, dictionary=None) -> Tokenizer:
@@ -215,10 +207,3 @@ def _build_table(entries: Sequence[str], names: Iterable[str], dictionary) -> np
             f"{dictionary} must be the tokenizer's dictionary, but it has only {known:,} of the {len(table):,} tokens"
         )
     return table
-
-
-def bytes_of_symbols() -> dict[str, int]:
-    """The printable characters that represent bytes in GPT-2's files, in the order of its first 256 IDs."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [b for b in range(256) if b not in printable]
-    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}

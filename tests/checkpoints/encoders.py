@@ -61,11 +61,10 @@ def save_encoder(folder, family, head, max_positions=32):
 def _build_bpe():
     """RoBERTa's byte-level BPE with a few merges, in the order of fairseq's dictionary."""
     import transformers
-
-    from fairseq_linformer.data.tokenizer import bytes_of_symbols
+    from tokenizers.pre_tokenizers import ByteLevel
 
     merges = [("l", "o"), ("lo", "w"), ("n", "e"), ("ne", "w"), ("\u0120", "t")]
-    symbols = [*bytes_of_symbols(), *("".join(pair) for pair in merges)]
+    symbols = [*sorted(ByteLevel.alphabet()), *("".join(pair) for pair in merges)]
     # RoBERTa's IDs are in the order of frequency, not of the merges.
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *reversed(symbols), "<|endoftext|>", "madeupword0000", "<mask>"]
     return transformers.RobertaTokenizerFast(

@@ -1,5 +1,7 @@
 """Token IDs and .bin/.idx files are byte-identical to fairseq's own preprocessing."""
 
+import json
+
 import numpy as np
 import pytest
 from fairseq.data import Dictionary
@@ -82,7 +84,7 @@ def test_only_line_ends_separate_entries(content, tmp_path):
     [
         ("vocab.bpe", None, "vocab.bpe does not exist"),
         ("encoder.json", "{", "encoder.json"),
-        ("encoder.json", "{}", "encoder.json.*order"),
+        ("encoder.json", "{}", "encoder.json.*out of vocabulary"),
         ("dict.txt", "a 1\n", "dict.txt .* 0 of"),
     ],
 )
@@ -92,4 +94,13 @@ def test_missing_or_mismatched_files_are_rejected(tmp_path, name, content, messa
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
+        GPT2(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"a": None}, {"a": 1000}])
+def test_bpe_has_all_bytes_and_all_ids(tmp_path, change):
+    path = write_gpt2(tmp_path, merges=()) / "encoder.json"
+    ids = {**json.loads(path.read_text()), **change}
+    path.write_text(json.dumps({token: i for token, i in ids.items() if i is not None}))
+    with pytest.raises(ValueError, match="must have all bytes, and the IDs from 0"):
         GPT2(tmp_path)
