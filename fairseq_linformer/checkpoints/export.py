@@ -64,7 +64,7 @@ def export_checkpoint(
         tokenizer: False to export no tokenizer, which needs no dictionary.
         pooling: one of ``sentence_transformers.POOLINGS``, to write what ``sentence-transformers`` needs too; None for
             the modules of the imported encoder, unless there is a classification head.
-        license: that of the model, for the model card; None for the imported encoder's.
+        license: that of the model, for the model card; None for that of the checkpoint, else the imported encoder's.
     """
     model = identify(checkpoint)
     model.check_kind(Kind.FAIRSEQ)
@@ -76,6 +76,8 @@ def export_checkpoint(
     if labels is not None and name is None:
         raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")
     config = _build_config(data, checkpoint, name, labels)
+    if license:
+        config.fairseq["license"] = license
     weights = rename(data["model"], name, to_transformers=True)
     if config.tie_word_embeddings:  # stored once
         weights.pop("lm_head.weight", None)
@@ -102,7 +104,7 @@ def export_checkpoint(
                 if file != TOKENIZER_JSON:
                     shutil.copyfile(path, folder / file)
         write_files(folder, modules)
-        write_card(folder, config, vectors=describe_modules(modules), license=license)
+        write_card(folder, config, vectors=describe_modules(modules))
 
 
 def _find_modules(checkpoint, config: LinformerPreTrainedConfig, pooling: str | None) -> Files:

@@ -83,8 +83,10 @@ def export_onnx(
             # Inputs to be pooled are as long as in sentence-transformers.
             _write_tokenizer(folder, target, find_length(modules, n) if chosen and chosen.mode in POOLINGS else n)
         config.onnx = graph
+        if license:
+            config.fairseq = {**(config.fairseq or {}), "license": license}
         config.save_pretrained(target)
-        write_card(target, config, graph=graph, vectors=chosen and str(chosen), license=license)
+        write_card(target, config, graph=graph, vectors=chosen and str(chosen))
 
 
 def _load(folder: Path, source) -> LinformerPreTrainedModel:

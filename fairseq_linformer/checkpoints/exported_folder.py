@@ -1,5 +1,7 @@
 """Folders that ``export`` wrote, read as checkpoints of fairseq."""
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ..data.manifest import MANIFEST
 from ..data.tokenizer import TokenizerJson
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..data.tokenizer_json import SYMBOLS, read_settings
@@ -73,8 +76,8 @@ def read_exported_checkpoint(
     if used := dictionary or own:
         check_dictionary(Path(used), config.vocab_size, folder)
     cfg, files = _restore_cfg(config, cfg, is_classifier), read_companions(folder, dictionary)
-    if path and not files:
-        files = _take_tokenizer(path, state)
+    if path and DICTIONARY not in files:
+        files |= _take_tokenizer(path, state)
     elif path and read_settings(path.read_bytes(), path)[1].get(SYMBOLS[-1]) != config.vocab_size - 1:
         raise ValueError(
             f"{path} has tokens after <mask>, which dict.txt cannot have; it is read if there is no dict.txt"
@@ -83,11 +86,14 @@ def read_exported_checkpoint(
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
     files |= put_modules(read_modules(name))
     task = cfg["task"]
-    if files and task.get("_name") == "sentence_prediction":  # the task reads dictionaries of its inputs and labels
-        files[f"input0/{DICTIONARY}"] = files[DICTIONARY]
+    if task.get("_name") == "sentence_prediction":  # the task reads dictionaries of its inputs and labels
+        if DICTIONARY in files:
+            files[f"input0/{DICTIONARY}"] = files[DICTIONARY]
         if not task.get("regression_target"):
             labels = (config.id2label[i] for i in range(config.num_labels))
             files[LABELS] = "".join(f"{label} 1\n" for label in labels).encode()
+        if columns := config.fairseq.get("columns"):
+            files[MANIFEST] = json.dumps({"source": columns}).encode()
     return build_checkpoint(cfg, state, origins), files
 
 
@@ -95,8 +101,10 @@ def _take_tokenizer(path: Path, state: State) -> Files:
     """The tokenizer of an exported folder without ``dict.txt``, and its dictionary, where <mask> also follows tokens
     that were added later; ``state`` gets embeddings in this order."""
     tokenizer = TokenizerJson(path)
-    if (size := len(tokenizer.order)) != (vocab_size := len(state[EMBEDDINGS])):
+    if (size := len(tokenizer.order)) > (vocab_size := len(state[EMBEDDINGS])):
         raise ValueError(f"{path} must have one token per embedding of the model ({vocab_size:,}), got {size:,} tokens")
+    if spare := vocab_size - size:
+        print(f"{path}: {spare:,} embeddings have no token and are left out", file=sys.stderr)
     for key in state.keys() & {EMBEDDINGS, OUTPUT_EMBEDDINGS, OUTPUT_BIAS}:
         state[key] = state[key][tokenizer.order]
     return {DICTIONARY: "".join(f"{line}\n" for line in tokenizer.dictionary).encode(), **tokenizer.model_files}

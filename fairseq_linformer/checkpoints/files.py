@@ -199,14 +199,12 @@ def read_companions(folder: Path, dictionary=None) -> Files:
         dictionary: ``dict.txt`` with the tokenizer next to it; None for those in ``folder``.
 
     Returns:
-        Dictionary, tokenizer, dictionary of labels, manifest and modules; empty without a dictionary.
+        Dictionary with its tokenizer, dictionary of labels, manifest and modules, as far as they exist.
     """
     if dictionary and not Path(dictionary).is_file():
         raise ValueError(f"--dictionary {dictionary} does not exist")
     dictionary = Path(dictionary or folder / DICTIONARY)
-    if not dictionary.is_file():
-        return {}
-    tokenizer = find_tokenizer_files(dictionary.parent)
+    tokenizer = find_tokenizer_files(dictionary.parent) if dictionary.is_file() else None
     paths = {path.name: path for path in (list_tokenizer_files(tokenizer) if tokenizer else ())}
     paths |= {name: folder / name for name in (f"input0/{DICTIONARY}", LABELS, MANIFEST)}
     paths |= {path.relative_to(folder).as_posix(): path for path in (folder / MODULES_FOLDER).rglob("*")}

@@ -131,7 +131,6 @@ def write_card(
     config: LinformerPreTrainedConfig,
     graph: Graph | None = None,
     vectors: str | None = None,
-    license: str | None = None,
 ) -> None:
     """Write the model card of a folder, whose tokenizer has been written.
 
@@ -139,7 +138,6 @@ def write_card(
         config: that of the model; ``fairseq`` has its provenance.
         graph: None if the folder is for ``transformers``.
         vectors: how a vector is made of the features, if it is.
-        license: that of the model; None for the imported encoder's.
     """
     files = {"fast": TOKENIZER_JSON, "slow": "tokenizer_config.json"}
     tokenizer = next((kind for kind, name in files.items() if (folder / name).is_file()), None)
@@ -150,7 +148,7 @@ def write_card(
     is_score = config.problem_type == "regression" or len(labels) == 1
     logits = "logits[:, 0].tolist()" if is_score else f"[{labels!r}[i] for i in logits.argmax(-1)]"
     card = ModelCard.from_template(
-        _describe(config, task, graph, vectors, license),
+        _describe(config, task, graph, vectors),
         template_str=_TEMPLATE,
         config=config,
         graph=graph,
@@ -173,13 +171,13 @@ def write_card(
     (folder / "README.md").write_text(str(card), encoding="utf-8")
 
 
-def _details(config: LinformerPreTrainedConfig, name: str) -> dict[str, Any]:
+def _details(config: LinformerPreTrainedConfig, name: str) -> Any:
     """What is known about the model under this name, see ``provenance.py``."""
     return (config.fairseq or {}).get(name) or {}
 
 
 def _describe(
-    config: LinformerPreTrainedConfig, task: str, graph: Graph | None, vectors: str | None, license: str | None
+    config: LinformerPreTrainedConfig, task: str, graph: Graph | None, vectors: str | None
 ) -> ModelCardData:
     """The metadata that the hub reads."""
     imported, finetuned = _details(config, "imported"), _details(config, "finetuned")
@@ -201,7 +199,7 @@ def _describe(
         pipeline_tag="sentence-similarity" if vectors and not graph else task,
         tags=["linformer", "fairseq"],
         language=imported.get("language") or ("en" if data else None),  # as all of TASKS are
-        license=license or imported.get("license"),
+        license=_details(config, "license") or imported.get("license"),
         base_model=imported.get("hub"),
         base_model_relation=relation if imported.get("hub") else None,
         datasets=data or None,

@@ -12,8 +12,9 @@ from .identify import RESULT
 
 NEW_LM_HEAD = "new, untrained"
 """``lm_head`` in ``imported`` of a checkpoint converted from an encoder without masked LM head."""
-ORIGINS = ("imported", "distilled")
-"""Entries of a checkpoint's ``provenance``: the source with license and SHA-256, and the report of ``linearize``."""
+ORIGINS = ("imported", "distilled", "license")
+"""Entries of a checkpoint's ``provenance``: the source with license and SHA-256, the report of ``linearize``, and the
+license that an export was given."""
 
 
 def read_origins(checkpoint: dict[str, Any]) -> dict[str, Any]:

@@ -138,6 +138,22 @@ def test_heads_are_exported_and_imported(classifier, classifier_folder, tmp_path
     torch.testing.assert_close(again.predict("animal", tokens), before.predict("animal", tokens), rtol=0, atol=0)
 
 
+def test_classes_columns_and_license_need_no_dictionary(classifier_folder, tmp_path):
+    (tmp_path / "bare").mkdir()
+    shutil.copyfile(classifier_folder / "model.safetensors", tmp_path / "bare/model.safetensors")
+    known = {"columns": {"text_columns": ["body"], "label_column": "stars"}, "license": "mit"}
+    config = json.loads((classifier_folder / "config.json").read_text())
+    config["fairseq"] |= known
+    (tmp_path / "bare/config.json").write_text(json.dumps(config))
+    convert(tmp_path / "bare", tmp_path / "back")
+    convert(tmp_path / "back/model.pt", tmp_path / "longer", max_positions=32)
+    assert not (tmp_path / "longer/dict.txt").exists()
+    export_checkpoint(tmp_path / "longer/model.pt", tmp_path / "again", tokenizer=False)
+    again = load_config(str(tmp_path / "again"))
+    assert again.id2label == {0: "animal: cat", 1: "dog"} and again.fairseq.items() >= known.items()
+    assert ModelCard.load(tmp_path / "again/README.md").data.license == "mit"
+
+
 def test_files_of_an_exported_model_on_the_hub(masked_lm_folder, tmp_path, monkeypatch):
     """Dictionary and sentencepiece model are those of the folder that was uploaded."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
@@ -199,8 +215,9 @@ def test_card_of_a_distilled_and_finetuned_model(tmp_path):
     finetuned["splits"] = {"valid": {"rows": 872, "scores": scores}}
     imported = {"name": "base", "hub": "a/base", "license": "mit", "sha256": "0" * 64, "lm_head": "new, untrained"}
     details = {"imported": imported, "distilled": {"variance_after": [0.99, 0.93]}, "finetuned": finetuned}
+    details["license"] = "apache-2.0"
     config = small(fairseq=details, architectures=["LinformerForSequenceClassification"])
-    write_card(tmp_path, config, {"max_positions": 8, "int8": True, "pooling": None}, license="apache-2.0")
+    write_card(tmp_path, config, {"max_positions": 8, "int8": True, "pooling": None})
     card = (tmp_path / "README.md").read_text()
     for text in (
         "| sst-2 valid, matthews | 0.8920 (0.8700 to 0.9110), 872 rows |",
@@ -219,6 +236,7 @@ def test_card_of_a_distilled_and_finetuned_model(tmp_path):
     assert result.metric_value == 0.892
     # Features are not what was scored.
     config.architectures = ["LinformerModel"]
+    del config.fairseq["license"]
     write_card(tmp_path, config, {"max_positions": 8, "int8": False, "pooling": "mean"})
     card = (tmp_path / "README.md").read_text()
     assert ModelCard(card).data.license == "mit" and ModelCard(card).data.base_model_relation == "finetune"
