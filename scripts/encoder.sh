@@ -32,11 +32,16 @@ out=${1:-$root/data/encoder}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 mkdir -p "$out"
 
-if [ -e "$out/transformer" ] && [ "$(cat "$out/encoder.txt")" != "$encoder" ]; then
-    echo "encoder.sh: ENCODER must be $(cat "$out/encoder.txt") in $out, got $encoder; use another folder" >&2
-    exit 1
-fi
-echo "$encoder" > "$out/encoder.txt"
+# NAME OUTPUT VALUE: what was made with one value is not continued with another.
+keep_value() {
+    if [ -e "$out/$2" ] && [ "$(cat "$out/$2.txt")" != "$3" ]; then
+        echo "encoder.sh: $1 must be $(cat "$out/$2.txt") in $out, got $3; use another folder" >&2
+        exit 1
+    fi
+    echo "$3" > "$out/$2.txt"
+}
+keep_value ENCODER transformer "$encoder"
+keep_value TEXT text "$text"
 # A rerun on another CPU keeps the precision of the first run.
 if ! [ -e "$out/bf16.txt" ]; then
     python -c 'from torch import cpu; print(cpu._is_avx512_bf16_supported() or cpu._is_amx_tile_supported())' > "$out/bf16.new"
@@ -61,12 +66,7 @@ if [ "$positions" -gt "$largest" ]; then
     exit 1
 fi
 linformer=(--max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}")
-settings="$text ${linformer[*]}"
-if [ -e "$out/settings.txt" ] && [ "$(cat "$out/settings.txt")" != "$settings" ]; then
-    echo "encoder.sh: TEXT and sizes must be $(cat "$out/settings.txt") in $out, got $settings; use another folder" >&2
-    exit 1
-fi
-echo "$settings" > "$out/settings.txt"
+keep_value sizes untrained "${linformer[*]}"
 tokenizer=(--tokenizer "$out/transformer/tokenizer.json")
 [ -e "$out/$task" ] ||
     fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"

@@ -80,7 +80,7 @@ def identify(checkpoint) -> ModelPath:
 
 def _find_hint(folder: Path) -> str:
     """What a folder without a model is, if it is known."""
-    if runs := sorted(path.parent for path in folder.glob(f"*/checkpoints/{LAST}")):
+    if runs := sorted(path.parent.parent for path in folder.glob(f"*/checkpoints/{LAST}")):
         return f"; choose one of its runs, such as {runs[0]}"
     is_data = any(folder.glob(DICTIONARY)) or any(folder.glob(f"*/{DICTIONARY}"))
     return "; it is prepared data" if is_data else ""

@@ -113,7 +113,7 @@ def label_key(label: str) -> str | Decimal:
 def parse_score(label: str) -> float:
     """The number that a label spells; NaN if it is none."""
     try:
-        return float(label)
+        return math.nan if "_" in label else float(label)
     except ValueError:
         return math.nan
 
