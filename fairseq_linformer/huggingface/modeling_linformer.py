@@ -381,7 +381,7 @@ class LinformerForSequenceClassification(_LabeledModel):
     def compute_loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | None) -> Tensor:
         loss = self.loss_function(labels=labels, logits=logits, pooled_logits=logits, config=self.config)
         # Loss functions of scores ignore the number.
-        return loss if num_items_in_batch is None else loss * labels.numel() / num_items_in_batch
+        return loss if num_items_in_batch is None else loss * (labels != -100).sum() / num_items_in_batch
 
 
 class LinformerForTokenClassification(_LabeledModel):

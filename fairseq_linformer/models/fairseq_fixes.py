@@ -138,7 +138,7 @@ def _explain_failures(path, expected: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # torch raises many types of errors on files that are not pickles
-        if is_read_error(error):
+        if is_read_error(error) or isinstance(error, MemoryError) or "allocate memory" in str(error):
             raise
         if code := _REJECTED_TYPE.search(str(error)):
             raise ValueError(

@@ -11,7 +11,7 @@ Equation (7):
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -232,8 +232,7 @@ class LinearMultiheadAttention(SelfAttention):
         self, q: Tensor, x: Tensor, E_matrix: Tensor, F_matrix: Tensor, masks: Masks
     ) -> tuple[Tensor, Tensor]:
         """Like ``attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V)."""
-        E, F_ = self.projections
-        assert isinstance(E, LinearProjection) and isinstance(F_, LinearProjection)  # others lack this order
+        E, F_ = cast(tuple[LinearProjection, LinearProjection], self.projections)  # others lack this order
         n = x.size(1)
         E_matrix, F_matrix = E.reached(E_matrix, n), F_.reached(F_matrix, n)  # (k', n)
         (keys, key_bias), (values, value_bias) = apply_with_biases(x, self.k_proj, self.v_proj)

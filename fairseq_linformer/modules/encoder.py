@@ -60,10 +60,10 @@ class LinformerLayers(nn.Module):
             padding_mask: (B, n), True at padding; None without padding.
             positions: as for ``LinformerEncoder``.
             hiddens: the input of the first layer and the output of each are appended to it. Not with ``positions``, and
-                without length groups.
+                without length groups and LayerDrop.
         """
         projection = None if self.E is None else self.E()
-        layers = self._select_layers()
+        layers = self._select_layers() if hiddens is None else list(self.layers)
         groups = self._find_groups(layers, padding_mask) if self.use_length_groups and hiddens is None else []
         if groups:
             assert padding_mask is not None
@@ -159,7 +159,7 @@ class LinformerEncoder(LinformerLayers):
 
     Args:
         config: shape of the encoder.
-        embed_tokens: (vocab_size, d) embedding to use; None builds one.
+        embed_tokens: (vocab_size, d) embedding to use, which is initialized like all; None builds one.
         layer_norm: builds the norms.
     """
 

@@ -21,12 +21,9 @@ class MeanPool(Projection):
     # Averaging commutes with the linear layer.
     orders = (Order.INPUT, Order.KEYS)
 
-    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        counts = _windows(self).counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)  # (B or 1, k', 1)
-        return counts.to(x.dtype).reciprocal()
-
     def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
-        return _windows(self).sum(x)
+        counts = _windows(self).counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)  # (B or 1, k', 1)
+        return (_windows(self).sum(x) / counts).to(x.dtype)  # a sum may exceed half precision
 
 
 class MaxPool(Projection):
@@ -80,7 +77,7 @@ class Convolution(LearnedProjection):
         assert value is not None
         kernel = value.flatten(0, -2).T[_windows(self).places(x.size(1), x.device)]  # (n, d_h), or (n, d) of all heads
         channels = x.unflatten(-1, (-1, kernel.size(1)))  # (B, n, H or 1, d_h or d)
-        return _windows(self).sum((channels * kernel.unsqueeze(1)).flatten(2))
+        return _windows(self).sum((channels * kernel.unsqueeze(1)).flatten(2)).to(x.dtype)
 
 
 def _windows(projection: Projection) -> Windows:

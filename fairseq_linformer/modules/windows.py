@@ -172,11 +172,11 @@ class Windows:
         return torch.where(regular < 0, self.width - 1, positions - regular * self.N // self.k)
 
     def sum(self, x: Tensor) -> Tensor:
-        """The sum over each window: (B, n, d) to (B, k', d)."""
+        """The sum over each window, in single precision at least: (B, n, d) to (B, k', d)."""
         B, n, d = x.shape
         dtype = torch.promote_types(x.dtype, torch.float32)  # half precision would round every partial sum
         sums = x.new_zeros(B, self.num_reached(n), d, dtype=dtype)
-        return sums.index_add(1, self.indices(n, x.device), x.to(dtype)).to(x.dtype)
+        return sums.index_add(1, self.indices(n, x.device), x.to(dtype))
 
     def max(self, x: Tensor) -> Tensor:
         """The maximum over each window: (B, n, d) to (B, k', d)."""

@@ -41,6 +41,15 @@ def test_code_in_a_checkpoint(new_format, world, here):
         load_weights_only(here / "x.pt")
 
 
+def test_a_checkpoint_larger_than_the_memory_is_not_damaged(world, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 320 bytes.")
+
+    monkeypatch.setattr(torch, "load", fail)
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        load_weights_only(world / "mlm/model.pt")
+
+
 @pytest.mark.parametrize("protocol", (0, 2, 5))
 def test_plain_pickles(protocol, here):
     (here / "x.pt").write_bytes(pickle.dumps({"model": Code()}, protocol))

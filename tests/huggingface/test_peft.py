@@ -77,8 +77,9 @@ def test_all_linear_layers_are_adapted_and_projections_frozen(tmp_path):
     assert projections and not any(each.requires_grad for each in projections.values())
 
 
-def test_projections_are_trained_if_they_are_saved(tmp_path):
-    model = adapt(build(tmp_path), ["q_proj", "v_proj"], modules_to_save=["classifier", "E", "F"])
+@pytest.mark.parametrize("options", [{}, {"sharing": "none", "projection_init": "normal"}])
+def test_projections_are_trained_if_they_are_saved(options, tmp_path):
+    model = adapt(build(tmp_path, **options), ["q_proj", "v_proj"], modules_to_save=["classifier", "E", "F"])
     before = {name: each.clone() for name, each in model.named_parameters() if each.requires_grad and "delta" in name}
     assert before
     train(model.train())

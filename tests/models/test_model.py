@@ -212,6 +212,8 @@ def test_layerdrop_skips_layers_only_in_training():
     for _ in range(50):
         model.train()(tokens(9))
     assert 8 + 50 * 2.5 < len(calls) < 8 + 50 * 5.5
+    _, extra = model.train()(tokens(9), features_only=True, return_all_hiddens=True)
+    assert len(extra["inner_states"]) == 9  # states are of all layers
     everything_dropped = build(encoder_layers=1, encoder_layerdrop=0.999, **without_dropout()).train()
     batch = tokens(9, 4)
     masked = batch.eq(batch[0, 1])

@@ -7,6 +7,7 @@ from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.modules import LinearProjection
 from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.linear import initial_matrix
+from fairseq_linformer.modules.pooling import MeanPool
 from fairseq_linformer.modules.projection import default_lr_scale
 from fairseq_linformer.modules.windows import NO_WINDOWS, Layout, Windows
 
@@ -117,6 +118,11 @@ def test_parameters_in_half_precision_beside_buffers_in_single_precision(sharing
     with torch.no_grad():
         assert E().dtype == torch.bfloat16
     assert E(8).dtype == torch.bfloat16
+
+
+def test_sums_of_long_windows_exceed_half_precision():
+    pool = MeanPool(2048, 2)
+    assert pool.reduce(torch.full((1, 2048, 1), 100.0).half(), None, None, None).eq(100).all()
 
 
 @pytest.mark.parametrize("n, k", [(512, 2), (728, 4)])
