@@ -55,7 +55,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
         rf"\.[EF]\.(?:heads\.\d+\.)?(?:{'|'.join(KIND_BUFFERS)})$",
     ]
 
-    _keys_to_ignore_on_load_missing = [r"\.windows$"]  # which pools and convolutions lacked
+    _keys_to_ignore_on_load_missing = [r"\.(?:windows|window_options)$"]  # which earlier versions lacked
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *args, output_loading_info=False, **kwargs):
@@ -98,7 +98,8 @@ class LinformerPreTrainedModel(PreTrainedModel):
             fresh = dict([*fresh.named_parameters(remove_duplicate=False), *fresh.named_buffers()])
             with torch.no_grad():
                 for name, tensor in missing.items():
-                    tensor.copy_(fresh[name])
+                    # A file of version 0.2 does not have these options, and its E and F were trained without them.
+                    tensor.copy_(torch.zeros(3) if name.endswith(".window_options") else fresh[name])
         for module in self.modules():
             if isinstance(module, Projection):
                 module.finish_loading()

@@ -95,9 +95,9 @@ def convert_state_dict(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], str
 
 def _projection(name: str, matrix: Tensor) -> dict[str, Tensor]:
     """The entries of an E or F that has this matrix, and no windows."""
-    entries = {"weight": matrix, "windows": torch.tensor(NO_WINDOWS), "window_options": torch.zeros(3)}
-    upgrade_entries(entries, "")
-    return {f"{name}.{key}": value for key, value in entries.items()}
+    entries = {f"{name}.weight": matrix, f"{name}.windows": torch.tensor(NO_WINDOWS)}
+    upgrade_entries(entries, f"{name}.")
+    return entries
 
 
 def _version(state: dict[str, Tensor], key: str) -> int:

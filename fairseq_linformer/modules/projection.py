@@ -206,12 +206,14 @@ def upgrade_entries(state: dict[str, Tensor], prefix: str) -> None:
         state: state dict, modified in place.
         prefix: of the projection, such as ``layers.0.self_attn.E.``.
     """
-    if prefix + "weight" in state:  # E itself
+    if prefix + "weight" in state:  # E itself, or before version 0.3 start + delta
         weight = state.pop(prefix + "weight")
-        state |= {prefix + "start": torch.zeros_like(weight), prefix + "scale": weight.new_ones(())}
-        state[prefix + "delta"] = weight
+        start = state.setdefault(prefix + "start", torch.zeros_like(weight))
+        state.setdefault(prefix + "scale", weight.new_ones(()))
+        state[prefix + "delta"] = weight - start
     if any(key.startswith(prefix) for key in state):
         state.setdefault(prefix + "windows", torch.tensor(0.0))  # which pools and convolutions lacked
+        state.setdefault(prefix + "window_options", torch.zeros(3))  # version 0.2: without the corrections
     for name in KIND_BUFFERS:
         state.pop(prefix + name, None)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard, constants
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.export import export_checkpoint
@@ -61,23 +61,70 @@ def test_half_precision(train_checkpoint, tmp_path):
     assert {p.dtype for p in model.parameters()} == {torch.float32}
 
 
-def test_an_export_with_plain_matrices_is_converted_first(train_checkpoint, tmp_path):
-    """Earlier versions stored E and F without windows as they are."""
-    source, path = train_checkpoint("--projection-init", "normal"), tmp_path / "hf/model.safetensors"
-    export_checkpoint(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
-    weights, matrices = load_file(path), {}
-    for key in [key for key in weights if key.endswith(".delta")]:
-        start, scale, delta = (weights.pop(key.replace("delta", name)) for name in ("start", "scale", "delta"))
-        matrices[key.replace("delta", "weight")] = start + scale * delta
-    save_file({**weights, **matrices}, path, metadata={"format": "pt"})
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [("--projection", "mean-pool"), ("--sharing", "none", "--projected-dim", "5/8")])
+def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
+    """Checkpoints of version 0.2 lack ``window_options``, which are then all off; pools also lack ``windows``."""
+    checkpoint = fairseq_commands.load(train_checkpoint(*options))
+    new, checkpoint["model"] = checkpoint["model"], {}
+    for key, value in new.items():  # pools had a buffer with their name instead
+        is_new = key.endswith((".window_options", ".windows") if "mean-pool" in options else ".window_options")
+        if not is_new:
+            checkpoint["model"][key] = value
+        elif "mean-pool" in options:
+            checkpoint["model"][re.sub(r"windows|window_options", "mean_pool", key)] = torch.empty(8, 0)
+    (tmp_path / "old").mkdir()
+    torch.save(checkpoint, tmp_path / "old" / "checkpoint_last.pt")
+    export_checkpoint(tmp_path / "old" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    weights = load_file(tmp_path / "hf" / "model.safetensors")
+    stored = {key: weights.pop(key).tolist() for key in list(weights) if key.endswith(".window_options")}
+    assert stored and set(map(tuple, stored.values())) == {(0, 0, 0)}
+    if "mean-pool" in options:
+        weights = {key: value for key, value in weights.items() if not key.endswith(".windows")}
+        weights |= {key.replace("window_options", "mean_pool"): torch.empty(8, 0) for key in stored}
+    save_file(weights, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
+    convert(tmp_path / "hf", tmp_path / "back")
+    tokens = torch.tensor([0, 5, 6, 2])
+    model, report = AutoModel.from_pretrained(tmp_path / "hf", output_loading_info=True)
+    expected = hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens)
+    torch.testing.assert_close(model(tokens.unsqueeze(0)).last_hidden_state, expected, rtol=0, atol=1e-5)
+    assert not report["missing_keys"]
+    again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
+    assert again.equal(hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", ["none", "layerwise"])
+def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
+    """Before version 0.3, E = start + scale * (weight - start) was stored."""
+    checkpoint = fairseq_commands.load(train_checkpoint("--sharing", sharing, "--projection-lr-scale", "0.25"))
+    (tmp_path / "new").mkdir()
+    torch.save(checkpoint, tmp_path / "new" / "checkpoint_last.pt")
+    tokens = torch.tensor([[0, 5, 6, 2]])
+    expected = hub(tmp_path / "new", mlm_data, bpe="characters").extract_features(tokens)
+    old = dict(checkpoint["model"])
+    for key in [key for key in old if key.endswith(".delta")]:
+        delta, start = old.pop(key), old[key.replace("delta", "start")]
+        assert delta.abs().max() > 0
+        old[key.replace("delta", "weight")] = start + delta
+    assert old.keys() != checkpoint["model"].keys()
+    (tmp_path / "old").mkdir()
+    torch.save({**checkpoint, "model": old}, tmp_path / "old" / "checkpoint_last.pt")
+    loaded = hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens)
+    torch.testing.assert_close(loaded, expected, rtol=0, atol=1e-6)
+
+    export_checkpoint(tmp_path / "new" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    weights = {
+        key: value for key, value in load_file(tmp_path / "hf" / "model.safetensors").items() if ".delta" not in key
+    }
+    matrices = {key: value for key, value in old.items() if re.search(r"\.[EF]\.weight", key)}
+    weights |= {key.replace("encoder.sentence_encoder", "linformer.encoder"): matrices[key] for key in matrices}
+    save_file(weights, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match="hf was exported by an earlier version; run `fairseq-linformer convert`"):
         AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
     convert(tmp_path / "hf", tmp_path / "back")
-    state = fairseq_commands.load(tmp_path / "back", "model.pt")["model"]
-    assert matrices
-    for key, matrix in matrices.items():
-        name = key.replace("linformer.encoder", "encoder.sentence_encoder").removesuffix("weight")
-        assert (state[f"{name}start"] + state[f"{name}scale"] * state[f"{name}delta"]).equal(matrix)
+    again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
+    torch.testing.assert_close(again, expected, rtol=0, atol=1e-6)
 
 
 def test_heads_are_exported_and_imported(classifier, classifier_folder, tmp_path):

@@ -37,7 +37,7 @@ def test_a_plain_matrix_loads_as_itself_and_all_its_rows_are_attended_to():
     E = LinearProjection(6, 3, lr_scale=0.0625)
     assert E.layout.windows == Windows(3, 6, 0, 1) and E.num_reached(2) == 2
     matrix = torch.randn(3, 6)
-    E.load_state_dict({"weight": matrix, "windows": torch.tensor(NO_WINDOWS), "window_options": torch.zeros(3)})
+    E.load_state_dict({"weight": matrix, "windows": torch.tensor(NO_WINDOWS)})
     assert torch.equal(E(), matrix)
     assert E.layout == Layout(None, False, False, False) and E.num_reached(2) == 3
     # And that is remembered.
@@ -51,6 +51,21 @@ def test_starts(init, std):
     matrix = initial_matrix(init, 50, 400)
     assert matrix.std().item() == pytest.approx(std, rel=0.05) and abs(matrix.mean()) < std / 20
     assert LinearProjection(400, 50, init=init).layout.windows is None
+
+
+@pytest.mark.parametrize("kind", ["linear", "mean-pool", "max-pool", "conv"])
+def test_a_checkpoint_of_version_02_keeps_its_windows(kind):
+    """It has no ``window_options``: no separate first position, missing tokens are zero, sizes are not counted."""
+    E = build_projection(LinformerConfig(10, 6, 3, projection=kind, layers=1, attention_heads=2, embed_dim=4))
+    assert E.layout == Layout(Windows(3, 6, 0, 1), True, E.layout.overlaps, True)
+    old = {key: value for key, value in E.state_dict().items() if not key.startswith("window")}
+    if kind != "linear":
+        old[kind.replace("-", "_")] = torch.empty(3, 0)
+    else:
+        old = {"weight": Windows(3, 6).average(), "windows": torch.tensor(0.0)}
+    E.load_state_dict(old)
+    assert E.layout == Layout(Windows(3, 6), False, False, False)
+    assert E.window_options.tolist() == [0, 0, 0]
 
 
 def test_the_scale_is_a_learning_rate():
@@ -128,3 +143,17 @@ def test_the_authors_matrix_is_all_delta():
     assert E.start.eq(0).all() and E.scale == 1 and torch.equal(E(), E.delta)
     slow = LinearProjection(6, 3, init="normal", lr_scale=0.25)
     assert slow.delta.eq(0).all() and torch.equal(slow(), slow.start)
+
+
+def test_versions_before_03():
+    """They stored start, scale and weight; delta is weight - start."""
+    matrix, start = torch.randn(3, 6), torch.randn(3, 6)
+    E = LinearProjection(6, 3, lr_scale=0.25)
+    old = {"weight": matrix, "start": start, "scale": torch.tensor(0.25), "windows": torch.tensor(0.0)}
+    E.load_state_dict(dict(old))
+    assert torch.equal(E.delta, matrix - start) and torch.equal(E.start, start)
+    torch.testing.assert_close(E(), start + 0.25 * (matrix - start))
+    for options in ({"lr_scale": 0.5}, {"frozen": True}):
+        other = LinearProjection(6, 3, **options)
+        other.load_state_dict(dict(old))
+        torch.testing.assert_close(other(), E())
