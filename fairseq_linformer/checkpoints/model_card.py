@@ -127,10 +127,7 @@ Graph = dict[str, Any]
 
 
 def write_card(
-    folder: Path,
-    config: LinformerPreTrainedConfig,
-    graph: Graph | None = None,
-    vectors: str | None = None,
+    folder: Path, config: LinformerPreTrainedConfig, graph: Graph | None = None, vectors: str | None = None
 ) -> None:
     """Write the model card of a folder, whose tokenizer has been written.
 
@@ -176,9 +173,7 @@ def _details(config: LinformerPreTrainedConfig, name: str) -> Any:
     return (config.fairseq or {}).get(name) or {}
 
 
-def _describe(
-    config: LinformerPreTrainedConfig, task: str, graph: Graph | None, vectors: str | None
-) -> ModelCardData:
+def _describe(config: LinformerPreTrainedConfig, task: str, graph: Graph | None, vectors: str | None) -> ModelCardData:
     """The metadata that the hub reads."""
     imported, finetuned = _details(config, "imported"), _details(config, "finetuned")
     results = [

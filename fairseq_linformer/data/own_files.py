@@ -48,8 +48,8 @@ def open_own(
     examples = [build_example(f"{train.name}:{number}", record, texts, label) for number, record in records]
     if not examples:
         raise ValueError(f"{train} has no rows")
-    check_unusable("train", [each for each in examples if each.problem], len(examples))
     rows = {"train": examples} if valid else _hold_out(examples)
+    check_unusable("train", [each for each in rows["train"] if each.problem], len(rows["train"]))
     if valid is None and not rows["valid"]:
         raise ValueError(f"{train} has only {len(examples):,} rows, too few to hold some out; pass --valid")
     labels = [str(each.label) for each in examples if not each.problem]

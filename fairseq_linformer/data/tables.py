@@ -119,7 +119,8 @@ def open_table(
         file: an open file of TSV, CSV or JSON, to read instead; then ``path`` is its name for messages.
 
     Returns:
-        The columns (of JSON, the keys of the first records; none if there are no rows), and a function that reads the records with at least the columns that it gets. It may be called once.
+        The columns (of JSON, the keys of the first records; none if there are no rows), and a function that reads the
+        records with at least the columns that it gets. It may be called once.
 
     Raises:
         ValueError: no row is usable, or the file is damaged.
