@@ -34,11 +34,13 @@ mkdir -p "$out"
 
 # NAME OUTPUT VALUE: what was made with one value is not continued with another.
 keep_value() {
-    if [ -e "$out/$2" ] && [ "$(cat "$out/$2.txt")" != "$3" ]; then
-        echo "encoder.sh: $1 must be $(cat "$out/$2.txt") in $out, got $3; use another folder" >&2
+    local kept=$out/$2.setting
+    if ! [ -e "$out/$2" ]; then
+        echo "$3" > "$kept"
+    elif ! [ -e "$kept" ] || [ "$(cat "$kept")" != "$3" ]; then
+        echo "encoder.sh: $1 must be $(cat "$kept" || true) in $out, got $3; use another folder" >&2
         exit 1
     fi
-    echo "$3" > "$out/$2.txt"
 }
 keep_value ENCODER transformer "$encoder"
 keep_value TEXT text "$text"
@@ -68,10 +70,10 @@ fi
 linformer=(--max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}")
 keep_value sizes untrained "${linformer[*]}"
 tokenizer=(--tokenizer "$out/transformer/tokenizer.json")
-[ -e "$out/$task" ] ||
-    fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
 [ -e "$out/untrained" ] ||
     fairseq-linformer convert "$out/transformer/model.pt" "$out/untrained" "${linformer[@]}"
+[ -e "$out/$task" ] ||
+    fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
 # Rejects wrong options of finetuning now, not after hours of distillation.
 fairseq-linformer finetune "$task" "$out/untrained/model.pt" "${finetuning[@]}" --name check --dry-run > /dev/null
 [ -e "$out/text" ] || fairseq-linformer prepare pretraining "$out/text" --source "$text" "${tokenizer[@]}"

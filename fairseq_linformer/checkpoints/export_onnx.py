@@ -28,7 +28,7 @@ from .sentence_transformers import (
     read_modules,
     set_pooling,
 )
-from .transformers_loading import find_hub_file, hash_weights, load_config
+from .transformers_loading import drop_stale, find_hub_file, load_config
 
 
 def export_onnx(
@@ -98,10 +98,7 @@ def _load(folder: Path, source) -> LinformerPreTrainedModel:
     model_class = choose_class(weights)
     if model_class is LinformerModel:
         weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
-    provenance = config.fairseq or {}
-    scored = provenance.get("finetuned")
-    if scored and scored.get("weights") != hash_weights(str(folder)):  # ``Trainer`` may have trained them since
-        config.fairseq = {key: value for key, value in provenance.items() if key not in ("finetuned", "columns")}
+    config.fairseq = drop_stale(config.fairseq or {}, str(folder))
     network = model_class(config)
     network.load_state_dict(weights, strict=False)  # checked when they were read; a tied weight is stored once
     return network

@@ -37,7 +37,7 @@ from .files import LABELS, Files, build_checkpoint, put_modules, read_companions
 from .from_transformers import add_lm_head
 from .provenance import NEW_LM_HEAD, read_origins
 from .sentence_transformers import read_modules
-from .transformers_loading import find_hub_file, find_weights
+from .transformers_loading import drop_stale, find_hub_file, find_weights
 
 CLASSIFIER, LM_HEAD = "classifier.", "lm_head."
 """Prefixes of the heads in ``transformers``."""
@@ -92,7 +92,7 @@ def read_exported_checkpoint(
         if not task.get("regression_target"):
             labels = (config.id2label[i] for i in range(config.num_labels))
             files[LABELS] = "".join(f"{label} 1\n" for label in labels).encode()
-        if columns := config.fairseq.get("columns"):
+        if columns := drop_stale(config.fairseq, name).get("columns"):
             files[MANIFEST] = json.dumps({"source": columns}).encode()
     return build_checkpoint(cfg, state, origins), files
 

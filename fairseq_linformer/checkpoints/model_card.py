@@ -109,8 +109,8 @@ vectors = SentenceTransformer("FOLDER", trust_remote_code=True).encode(["A sente
 | fairseq-linformer | {{ version }} |
 {%- if imported.hub or imported.name %}
 
-The weights come from {{ escape(imported.hub or imported.name) }} (SHA-256 {{ escape(imported.get("sha256")) }}); its
-{{- " license applies to this model; cite its authors too." }}
+The weights come from {{ escape(imported.hub or imported.name) }} (SHA-256 {{ escape(imported.get("sha256")) }});
+{{- "" if config.fairseq.license else " its license applies to this model;" }} cite its authors, too.
 {%- endif %}
 """
 _KINDS = {

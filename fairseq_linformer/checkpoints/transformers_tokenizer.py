@@ -87,7 +87,7 @@ def _build_byte_level(gpt2: GPT2) -> tokenizers.Tokenizer:
             f"the dictionary lacks {len(missing):,} tokens of GPT-2's BPE, such as {min(missing)!r}; pass a complete "
             "one with --dictionary, or --no-tokenizer"
         )
-    return _add_dictionary(gpt2.fast, entries)
+    return _add_dictionary(tokenizers.Tokenizer.from_str(gpt2.fast.to_str()), entries)
 
 
 def _build_sentencepiece(tokenizer: SentencePiece) -> tokenizers.Tokenizer | None:

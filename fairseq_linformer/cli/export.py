@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "none: a graph for the features of each token (default: as in the imported encoder)"
     )
     add("--pooling", choices=("mean", "cls", "none"), help=pooling)
-    add("--license", metavar="ID", help="license for the model card, such as mit (default: the imported encoder's)")
+    add("--license", metavar="ID", help="license for the model card, such as mit (default: that of the checkpoint)")
     add("--onnx", action="store_true", help="write an ONNX graph")
     add = parser.add_argument_group("graph", "With --onnx.").add_argument
     add("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to 8 bits")

@@ -10,11 +10,12 @@ import json
 import lzma
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -119,8 +120,8 @@ def open_table(
         file: an open file of TSV, CSV or JSON, to read instead; then ``path`` is its name for messages.
 
     Returns:
-        The columns (of JSON, the keys of the first records; none if there are no rows), and a function that reads the
-        records with at least the columns that it gets. It may be called once.
+        The columns (of JSON, the keys that most of the first records have; none if there are no rows), and a function
+        that reads the records with at least the columns that it gets. It may be called once.
 
     Raises:
         ValueError: no row is usable, or the file is damaged.
@@ -129,13 +130,15 @@ def open_table(
     if kind == "parquet":
         return _open_parquet(path)
     records, read = _read_file(path, kind, header, file), []
-    found: dict[str, None] = {}
-    for number, record in islice(records, BATCH_ROWS):
+    found: Counter[tuple[str, ...]] = Counter()
+    for number, record in records:
         read.append((number, record))
-        if isinstance(record, dict):
-            found |= dict.fromkeys(record)
+        if record and isinstance(record, dict):
+            found[tuple(record)] += 1
+            if found.total() == BATCH_ROWS:
+                break
     if found:
-        return list(found), lambda columns: chain(read, records)
+        return list(found.most_common(1)[0][0]), lambda columns: chain(read, records)
     if read:
         number, problem = read[0]
         raise ValueError(f"{path}:{number}: {problem or 'no columns'}")

@@ -111,7 +111,11 @@ def label_key(label: str) -> str | Decimal:
 
 
 def parse_score(label: str) -> float:
-    """The number that a label spells; NaN if it is none."""
+    """The number that a label spells; NaN if it is none.
+
+    >>> parse_score("1.5"), parse_score("1_5")
+    (1.5, nan)
+    """
     try:
         return math.nan if "_" in label else float(label)
     except ValueError:

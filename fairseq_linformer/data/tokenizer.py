@@ -7,6 +7,7 @@ identical.
 
 import hashlib
 import itertools
+import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -98,15 +99,17 @@ class GPT2(FastTokenizer):
         for path in paths.values():
             if not path.is_file():
                 raise ValueError(f"{path} does not exist; GPT-2's BPE needs a folder with {', '.join(names)}")
+        merges = [tuple(line.split(" ")) for line in _read_lines(paths["vocab.bpe"])[1:] if line]
         try:
-            bpe = tokenizers.models.BPE.from_file(*(str(paths[name]) for name in GPT2_FILES))
+            encoder = json.loads(paths["encoder.json"].read_bytes())
+            ids = {token: encoder[token] for token in (*ByteLevel.alphabet(), *map("".join, merges))}
+            bpe = tokenizers.models.BPE(ids, merges)
         except Exception as error:  # tokenizers raises nothing narrower
-            raise ValueError(f"{' and '.join(GPT2_FILES)} in {folder} are no BPE: {error}") from None
+            raise ValueError(f"{' and '.join(GPT2_FILES)} in {folder} are not a BPE: {error!r}") from None
+        if {*ids.values()} != {*range(len(ids))}:
+            raise ValueError(f"encoder.json in {folder} must have the IDs from 0, as GPT-2's has")
         self.fast = tokenizers.Tokenizer(bpe)
         self.fast.pre_tokenizer, self.fast.decoder = ByteLevel(add_prefix_space=False), ByteLevelDecoder()
-        ids = self.fast.get_vocab()
-        if not {*ByteLevel.alphabet()} <= {*ids} or {*ids.values()} != {*range(len(ids))}:
-            raise ValueError(f"encoder.json in {folder} must have all bytes, and the IDs from 0, as GPT-2's has")
         entries = _read_lines(paths[DICTIONARY])
         table = _build_table(entries, map(str, range(len(ids))), paths[DICTIONARY])
         super().__init__(entries, table, {name: path.read_bytes() for name, path in paths.items()})

@@ -168,8 +168,9 @@ class LinformerModel(LinformerPreTrainedModel):
             position_ids: (B or 1, n), which must count the tokens of each sentence from 0, or from fairseq's
                 ``padding_idx + 1``, since E and F depend on the position.
             inputs_embeds: (B, n, d), token embeddings instead of ``input_ids``.
-            output_attentions: also return the attention weights, which are then computed a second time.
-            output_hidden_states: also return the hidden states.
+            output_attentions: also return the attention weights, which are then computed a second time; of all layers,
+                also with LayerDrop.
+            output_hidden_states: also return the hidden states, of all layers, too.
             first_only: return only the first token of each sentence, which a classification head reads.
 
         Returns:
@@ -379,9 +380,17 @@ class LinformerForSequenceClassification(_LabeledModel):
         return self.classifier(features)
 
     def compute_loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | None) -> Tensor:
-        loss = self.loss_function(labels=labels, logits=logits, pooled_logits=logits, config=self.config)
+        loss = self.loss_function(
+            labels=labels,
+            logits=logits,
+            pooled_logits=logits,
+            config=self.config,
+            num_items_in_batch=num_items_in_batch,
+        )
         # Loss functions of scores ignore the number.
-        return loss if num_items_in_batch is None else loss * (labels != -100).sum() / num_items_in_batch
+        if num_items_in_batch is None or self.config.problem_type == "single_label_classification":
+            return loss
+        return loss * labels.numel() / num_items_in_batch
 
 
 class LinformerForTokenClassification(_LabeledModel):

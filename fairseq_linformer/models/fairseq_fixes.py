@@ -42,6 +42,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train
 from torch import Tensor, nn
 
+from ..errors import first_line
 from ..files import is_read_error
 from .state_dicts import head_names
 
@@ -138,8 +139,10 @@ def _explain_failures(path, expected: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # torch raises many types of errors on files that are not pickles
-        if is_read_error(error) or isinstance(error, MemoryError) or "allocate memory" in str(error):
+        if is_read_error(error):
             raise
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            raise ValueError(f"{path} does not fit into the memory, or is damaged: {first_line(error)}") from None
         if code := _REJECTED_TYPE.search(str(error)):
             raise ValueError(
                 f"{path} contains code ({code[1]}); a checkpoint may contain only weights and settings"
@@ -175,15 +178,29 @@ def replace_eval() -> None:
 
 
 def evaluate_literal(text: str, *_: Any) -> Any:
-    """The value of an option that fairseq evaluates with ``eval``; ValueError if it is not a literal.
+    """Evaluate an option as fairseq does with ``eval``: literals, and sums and products of them.
 
-    >>> evaluate_literal("(0.9, 0.98)")
-    (0.9, 0.98)
+    >>> evaluate_literal("(0.9, 0.98)"), evaluate_literal("[(512, 10, 5)] + [(512, 3, 2)] * 2")
+    ((0.9, 0.98), [(512, 10, 5), (512, 3, 2), (512, 3, 2)])
+
+    Raises:
+        ValueError: it is anything else.
     """
     try:
-        return ast.literal_eval(text.strip())
+        return _evaluate(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, TypeError, ValueError, MemoryError, RecursionError, AttributeError):
         raise ValueError(f"options must be numbers, strings, tuples or lists, got {str(text)[:100]!r}") from None
+
+
+def _evaluate(node: ast.expr) -> Any:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _evaluate(node.left) + _evaluate(node.right)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        left, right = _evaluate(node.left), _evaluate(node.right)
+        if any(isinstance(each, int) and abs(each) > 10_000 for each in (left, right)):
+            raise ValueError
+        return left * right
+    return ast.literal_eval(node)
 
 
 @_replaces(Trainer, "load_checkpoint")

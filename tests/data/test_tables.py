@@ -133,7 +133,7 @@ def test_values_of_json_that_are_no_label(value, tmp_path):
 def test_the_first_record_of_json_may_lack_a_column(tmp_path):
     lines = ['{"text": "a"}', *2 * ['{"text": "b", "label": 1}'], '{"text": "b", "label": 1, "sentence": ""}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    assert open_table(tmp_path / "a.jsonl")[0] == ["text", "label", "sentence"]
+    assert open_table(tmp_path / "a.jsonl")[0] == ["text", "label"]
     assert read(tmp_path / "a.jsonl")[:2] == [Example("1", problem="no label in label"), Example("2", ("b",), "1")]
 
 

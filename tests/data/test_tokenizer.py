@@ -84,7 +84,7 @@ def test_only_line_ends_separate_entries(content, tmp_path):
     [
         ("vocab.bpe", None, "vocab.bpe does not exist"),
         ("encoder.json", "{", "encoder.json"),
-        ("encoder.json", "{}", "encoder.json.*out of vocabulary"),
+        ("encoder.json", "{}", "encoder.json.*KeyError"),
         ("dict.txt", "a 1\n", "dict.txt .* 0 of"),
     ],
 )
@@ -97,10 +97,8 @@ def test_missing_or_mismatched_files_are_rejected(tmp_path, name, content, messa
         GPT2(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"a": None}, {"a": 1000}])
-def test_bpe_has_all_bytes_and_all_ids(tmp_path, change):
+def test_bpe_has_all_ids(tmp_path):
     path = write_gpt2(tmp_path, merges=()) / "encoder.json"
-    ids = {**json.loads(path.read_text()), **change}
-    path.write_text(json.dumps({token: i for token, i in ids.items() if i is not None}))
-    with pytest.raises(ValueError, match="must have all bytes, and the IDs from 0"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "a": 1000}))
+    with pytest.raises(ValueError, match="must have the IDs from 0"):
         GPT2(tmp_path)

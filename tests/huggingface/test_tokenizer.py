@@ -106,7 +106,7 @@ def fairseqs_gpt2(folder: Path) -> GPT2BPE:
 
 def test_gpt2(tmp_path):
     folder = small_gpt2(tmp_path)
-    with pytest.raises(ValueError, match="dictionary lacks 7 tokens of GPT-2's BPE, such as .*--no-tokenizer"):
+    with pytest.raises(ValueError, match="dictionary lacks 6 tokens of GPT-2's BPE, such as .*--no-tokenizer"):
         find_tokenizer(folder, 16)
     complete_dictionary(folder)
     fast, _ = find_tokenizer(folder, 16)

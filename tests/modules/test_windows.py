@@ -61,9 +61,9 @@ def test_sums_and_maxima_over_windows(N):
             assert torch.equal(layout.max(x), torch.stack([x[:, each].amax(1) for each in held], 1))
 
 
-def test_sums_in_half_precision_are_rounded_once():
+def test_sums_of_half_precision_are_in_single_precision():
     layout, x = Windows(1, 4096, 0, 0), torch.full((1, 4096, 1), 1.01).bfloat16()
-    torch.testing.assert_close(layout.sum(x).double(), x.double().sum(1, keepdim=True), rtol=2**-8, atol=0)
+    torch.testing.assert_close(layout.sum(x).double(), x.double().sum(1, keepdim=True), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("sharing", ["none", "headwise", "key-value"])

@@ -50,9 +50,10 @@ def test_from_an_encoder_to_an_export(tmp_path):
     }
     out = tmp_path / "out"
     assert "not a folder" in run(out, tmp_path, status=1, **{**options, "ENCODER": "./another"})
+    wide = {**options, "MAX_POSITIONS": 16, "PROJECTED_DIM": 32}
+    assert "projected_dim must be" in run(out, tmp_path, status=1, **wide)
     assert "nowhere" in run(out, tmp_path, status=1, **{**options, "SOURCE": "nowhere"}) and not (out / "text").exists()
     assert "must be at most the" in run(out, tmp_path, status=1, **{**options, "MAX_POSITIONS": 9999})
-    assert "projected_dim must be" in run(out, tmp_path, status=1, **{**options, "PROJECTED_DIM": 64})
     assert "--lr must be above 0" in run(out, tmp_path, status=1, LR=0, **options) and not (out / "text").exists()
     assert "nowhere.txt" in run(out, tmp_path, status=1, **{**options, "TEXT": "nowhere.txt"})
     assert "pipeline" in run(out, tmp_path, **options)
