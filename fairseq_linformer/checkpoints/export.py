@@ -77,7 +77,7 @@ def export_checkpoint(
         raise ValueError(f"--labels has no effect, because {checkpoint} has no classification head")
     config = _build_config(data, checkpoint, name, labels)
     if license:
-        config.fairseq["license"] = license
+        config.fairseq = {**(config.fairseq or {}), "license": license}
     weights = rename(data["model"], name, to_transformers=True)
     if config.tie_word_embeddings:  # stored once
         weights.pop("lm_head.weight", None)

@@ -98,7 +98,7 @@ def _load(folder: Path, source) -> LinformerPreTrainedModel:
     model_class = choose_class(weights)
     if model_class is LinformerModel:
         weights = {key.removeprefix("linformer."): value for key, value in weights.items()}
-    config.fairseq = drop_stale(config.fairseq or {}, str(folder))
+    config.fairseq = drop_stale(config.fairseq, str(folder))
     network = model_class(config)
     network.load_state_dict(weights, strict=False)  # checked when they were read; a tied weight is stored once
     return network

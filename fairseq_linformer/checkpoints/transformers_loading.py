@@ -147,9 +147,10 @@ def hash_weights(name: str) -> str:
     return sha256(paths[0]) if len(paths) == 1 else fingerprint({path.name: sha256(path) for path in paths})
 
 
-def drop_stale(known: dict[str, Any], name: str) -> dict[str, Any]:
+def drop_stale(known: dict[str, Any] | None, name: str) -> dict[str, Any]:
     """What an exported folder knows about its model, without scores and columns if ``Trainer`` has trained the weights
     since."""
+    known = known or {}
     scored = known.get("finetuned")
     is_stale = scored and scored.get("weights") != hash_weights(name)
     return {key: value for key, value in known.items() if not (is_stale and key in ("finetuned", "columns"))}
