@@ -21,9 +21,15 @@ class MeanPool(Projection):
     # Averaging commutes with the linear layer.
     orders = (Order.INPUT, Order.KEYS)
 
-    def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
+    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         counts = _windows(self).counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)  # (B or 1, k', 1)
-        return (_windows(self).sum(x) / counts).to(x.dtype)  # a sum may exceed half precision
+        return counts.to(torch.promote_types(x.dtype, torch.float32)).reciprocal()
+
+    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None, scale: Tensor | None) -> Tensor:
+        return super().reduce(x, value, padding_mask, scale).to(x.dtype)
+
+    def reduce_unscaled(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None) -> Tensor:
+        return _windows(self).sum(x)  # which may exceed half precision
 
 
 class MaxPool(Projection):
