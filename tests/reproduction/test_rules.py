@@ -466,7 +466,7 @@ for claim, changes in (
     ("size", {HOLDS: {}, FAILS: {"size": 0.271}}),
 ):
     other = exported("sst-2", right=1000)
-    cases = [(outcome, [*other, *exported("imdb", **change)]) for outcome, change in changes.items()]
+    cases = [(outcome, [*other, *exported("qnli", **change)]) for outcome, change in changes.items()]
     rule(int8, claim, *cases, (UNDECIDED, other), scale="encoder")
 
 
