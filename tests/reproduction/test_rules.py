@@ -483,6 +483,7 @@ LIMITS = {  # by metric, baseline and n
         ("time_ratio", "roberta", 32): 0.9091,
         ("bytes_share", "authors", 4096): 0.75,
     },
+    "short": {("time_ratio", "transformer-sdpa", n): 1.0 for n in (32, 64, 128)},
     "finetuning": {("speed_ratio", "authors", 512): 2.0, ("speed_ratio", "roberta", 512): 0.85},
     "inference": {("time_ratio", "roberta", 16384): 5.3},
 }
