@@ -231,10 +231,13 @@ def _experiment(name: str, module: ModuleType, results: dict[str, list[Result]],
     place = f" {module.WHERE} of the paper." if hasattr(module, "WHERE") else ""
     parts = [f"# {module.TITLE}", f"The claim: {module.SAYS}.{place}", inspect.getdoc(module) or ""]
     rows: list[list[str]] = []
+    unmeasured: list[str] = []
     remarks: dict[str, list[str]] = {}
     for scale, found in results.items():
         for verdict in module.verdicts(found):
-            if verdict.outcome != UNMEASURED:
+            if verdict.outcome == UNMEASURED:
+                unmeasured.append(verdict.name)
+            else:
                 mark = f"{MARKS[verdict.outcome]} {verdict.outcome}"
                 # Up to three of those that decide.
                 decisive = sum(check.outcome == verdict.outcome for check in verdict.checks)
@@ -243,6 +246,8 @@ def _experiment(name: str, module: ModuleType, results: dict[str, list[Result]],
             for remark in verdict.remarks:
                 remarks.setdefault(remark, []).append(f"{verdict.name}, {scale}")
     parts += ["## Verdicts", Table("", ["name", "claim", "scale", "verdict", "first numbers"], rows).markdown()]
+    if unmeasured := [each for each in dict.fromkeys(unmeasured) if each not in {row[0] for row in rows}]:
+        parts += [f"Not measured: {'; '.join(unmeasured)}."]
     if remarks:
         parts += ["Not part of a verdict:", "\n".join(f"- {'; '.join(of)}: {each}" for each, of in remarks.items())]
     parts += [f"![{'; '.join(panel.title for panel in panels)}]({CHART})"] if panels else []
