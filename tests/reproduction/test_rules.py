@@ -133,22 +133,23 @@ rule(table_2, "E and F, small", (HOLDS, small({SMALL_WINDOWED: 20})), (FAILS, sm
 
 def distilled(changed: dict[str, int], long: int = 100):
     """Three seeds and 200 rows of each task, of which the first ``long`` are long; every model is right on 50 of these
-    and ``changed`` more, k = 2 on 30, and all are right on the others."""
+    and ``changed`` more, the controls on 30, and all are right on the others."""
     names = [*table_2.encoder_models("encoder")]
     for seed, task in itertools.product((1, 2, 3), table_2.NAMES):
         for name in names:
-            right = (30 if name == names[3] else 50) + changed.get(name, 0)
+            right = (30 if name in names[3:] else 50) + changed.get(name, 0)
             answers = [i < right or i >= long for i in range(200)]
             yield answer_row(answers, "right", task=task, model=name, n=512, seed=seed)
         yield answer_row([i < long for i in range(200)], "long", task=task, n=512, seed=seed)
 
 
 rule(table_2, "pretraining", (UNMEASURED, distilled({})), scale="encoder")  # a claim of other models
-_, QUARTER, WINDOWED, CONTROL = table_2.encoder_models("encoder")
+_, QUARTER, WINDOWED, CONTROL, SHORT = table_2.encoder_models("encoder")
 for claim, model, holds, fails in (
     ("quarter", QUARTER, 1, -20),
     ("window", WINDOWED, 1, -20),
     ("E and F", CONTROL, 0, 40),
+    ("E and F", SHORT, 0, 40),
 ):
     for task in table_2.NAMES:
         cases = ((HOLDS, distilled({model: holds})), (FAILS, distilled({model: fails})))

@@ -51,7 +51,7 @@ def test_the_interval_includes_the_seeds():
 
 def test_the_control_is_the_first_token_and_one_average():
     """Here, in Table 2 and in the distillation; k = 1 averages the first token with the others."""
-    *_, of_table_2 = table_2.encoder_models("encoder").values()
+    of_table_2 = table_2.ENCODER_SIZES["encoder"]["models"][-1]
     assert READERS["k = 2, W"].model.k == of_table_2.k == CONTROL_K == 2
     assert Model.graded(128, 2, local_window=4) in distillation.SIZES["encoder"]["distilled"]
     E, single = (LinearProjection(64, k, singletons=16)() for k in (2, 1))
