@@ -70,7 +70,7 @@ def write_reader(reader: Reader, encoder: Path, folder: Path) -> Path:
         checkpoint = keep_layers(checkpoint, reader.layers)
     if reader.model.k is not None:
         checkpoint = to_linformer(checkpoint, **reader.model.options)
-    elif reader.model.n > max_positions(upgrade_names(checkpoint["model"])):
+    elif reader.model.n != max_positions(upgrade_names(checkpoint["model"])):
         checkpoint = resize(checkpoint, reader.model.n)
     write_checkpoint(checkpoint, path)
     return path

@@ -22,7 +22,13 @@ def smoke_inputs(tmp_path_factory):
     tokenizer = ["--tokenizer", str(folder / "encoder/tokenizer.json")]
     text = ["--source", str(folder / "train.txt"), "--valid-share", "0.2"]
     main(["prepare", "pretraining", str(folder / "text"), *text, *tokenizer])
-    variants = {"": (32, "head"), "-n16": (16, "head"), "-ends": (16, "head+tail"), "-whole": (1000, "head")}
+    variants = {
+        "": (32, "head"),
+        "-n4": (4, "head"),
+        "-n16": (16, "head"),
+        "-ends": (16, "head+tail"),
+        "-whole": (1000, "head"),
+    }
     source = files.write_tsv("imdb", folder / "imdb-source")
     for name, (n, truncation) in variants.items():
         words = ["--source", str(source), "--max-positions", str(n), "--truncation", truncation]

@@ -25,6 +25,7 @@ RUNS = [
     ("table-2", "imdb: n=16, RoBERTa, random weights, seed 1"),
     ("table-2", "imdb: n=32, RoBERTa, seed 1"),
     ("table-2", "imdb: n=32, k=8, graded, W=4, seed 1"),
+    ("table-2", "imdb: first 4 tokens, seed 1"),
     ("table-3", "time"),
     ("table-3", "memory"),
     ("figure-1", "encoder"),

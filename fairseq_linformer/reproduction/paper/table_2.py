@@ -49,6 +49,7 @@ from ...training.recipe import GRID_LRS, Recipe, build_grid
 from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper_numbers
 from ..comparison import branches
+from ..document_models import Reader, write_reader
 from ..encoder import distill, open_encoder
 from ..finetuned import encoder_job, finetune_once, finetuned_result, task_folder
 from ..page import Table, pivot
@@ -215,13 +216,17 @@ def small_job(task: str, model: Model, is_pretrained: bool, seed: int, inputs: I
 
 
 def distilled_job(task: str, model: Model, seed: int, inputs: Inputs) -> FinetuningJob:
-    """Finetuning of an encoder, or of a Linformer that is distilled from it unless it is."""
+    """Finetuning of an encoder, whole or with fewer positions, or of a Linformer that is distilled from it unless it
+    is."""
     sizes = ENCODER_SIZES[inputs.scale]
-    encoder = open_encoder(inputs.encoder, model.n, inputs.folder / FOLDER)
-    linformer = model.k and distill(model, sizes["distillation"], inputs.data, encoder)[0] / MODEL
+    start = encoder = open_encoder(inputs.encoder, model.n, inputs.folder / FOLDER)
+    if model.k:
+        start = distill(model, sizes["distillation"], inputs.data, encoder)[0] / MODEL
+    elif model != sizes["models"][0]:
+        start = write_reader(Reader(model), encoder, encoder.parent)
     recipe = sizes["lr"], sizes["batch_sizes"][task]
     data, name = task_folder(task, model.n, inputs), f"{task}-{model.name}-seed{seed}"
-    return encoder_job(task, linformer or encoder, recipe, seed, name, data, encoder.parent)
+    return encoder_job(task, start, recipe, seed, name, data, encoder.parent)
 
 
 def answer_rows(checkpoint: Path, task: str, name: str, model: Model, seed: int, inputs: Inputs) -> list[Row]:
