@@ -2,6 +2,7 @@
 
 RUN/              as in training/run_folder.py
 RUN/checkpoints/  checkpoint_best.pt, with dictionary, labels and tokenizer: ready to use
+RUN/valid.jsonl   label and prediction of each row of the development set; one file per such set
 RUN/result.json   scores, recipe and provenance; a run is finished once it exists
 """
 
@@ -41,7 +42,7 @@ WARMUP = 0.06
 """Share of the updates in which the learning rate rises to its peak."""
 FIXED = """
     task criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
-    dataset.disable_validation dataset.max_tokens distributed_training.distributed_world_size model.max_positions
+    dataset.max_tokens distributed_training.distributed_world_size model.max_positions
 """.split()
 """Options that depend on the task, on which --batch-size relies, or that fairseq ignores here, besides the recipe's
 own."""
@@ -204,6 +205,7 @@ def build_overrides(
         f"checkpoint.finetune_from_model={'null' if job.from_scratch else quote(str(checkpoint.path))}",
         *checkpoint.overrides,
         f"dataset.batch_size={recipe.batch_size}",
+        f"dataset.disable_validation={str(task.valid_is_test).lower()}",  # no epoch is selected on it
         f"optimization.lr=[{recipe.lr!r}]",
         f"optimization.max_epoch={recipe.epochs}",
         f"lr_scheduler.total_num_update={updates}",
@@ -223,7 +225,13 @@ def build_result(
     # A run trained on a cluster's GPU may be evaluated on a machine without one.
     device = "cuda" if job.device == "cuda" and torch.cuda.is_available() else "cpu"
     classifier = FairseqClassifier(training.folder / name, device, dictionary=data / "input0" / DICTIONARY)
-    splits = [split for split in job.task.splits if split != "train"]
+    scored = {
+        split: evaluate(
+            classifier, *read_prepared_rows(classifier, data, split), str(training.folder / f"{split}.jsonl")
+        )
+        for split in job.task.splits
+        if split != "train"
+    }
     kind, path = job.checkpoint
     return {
         "model": {
@@ -234,7 +242,7 @@ def build_result(
         "data": describe_data(data),
         "recipe": {**asdict(recipe), "overrides": list(job.overrides), "device": job.device},
         "task": job.task.name,
-        "splits": {split: evaluate(classifier, *read_prepared_rows(classifier, data, split)) for split in splits},
+        "splits": scored,
         "checkpoint": name,
         # Without the seconds of the pretraining.
         "seconds": training_seconds(training.folder / CHECKPOINTS / LAST, training.cfg.checkpoint.finetune_from_model),

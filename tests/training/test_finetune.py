@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from omegaconf import OmegaConf
@@ -18,7 +19,7 @@ from fairseq_linformer.data.tasks import TASKS
 from fairseq_linformer.models.datasets import open_dataset
 from fairseq_linformer.training import finetune as finetune_module
 from fairseq_linformer.training import local
-from fairseq_linformer.training.finetune import FinetuningJob, open_job, prepare_data
+from fairseq_linformer.training.finetune import FinetuningJob, build_trainings, open_job, prepare_data
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 from fairseq_linformer.training.recipe import build_grid
 
@@ -33,14 +34,17 @@ def read_result(tmp_path, name):
 
 
 def test_what_is_trained_is_evaluated_first(masked_lm, pieces, tmp_path, monkeypatch):
-    """Jobs of Slurm may still train the others. An update of several batches shortens the schedule."""
+    """Jobs of Slurm may still train the others. An update of several batches shortens the schedule. A test set is only
+    for the last epoch."""
     data, checkpoint = str(pieces), identify(masked_lm / "checkpoint_last.pt")
     recipes = build_grid([1e-3, 2e-3], [4], [1], epochs=2)
     overrides = ("optimization.update_freq=[3]",)
     job = FinetuningJob(TASKS["sst-2"], checkpoint, recipes, "grid", data, str(tmp_path), overrides=overrides)
-    _, (first, second) = open_job(job)
+    opened, (first, second) = open_job(job)
     rows = len(open_dataset(pieces / "input0/train"))
     assert first.cfg.lr_scheduler.total_num_update == 2 * math.ceil(math.ceil(rows / 4) / 3)
+    of_imdb, _ = build_trainings(replace(job, task=TASKS["imdb"]), opened, rows)
+    assert of_imdb.cfg.dataset.disable_validation and not first.cfg.dataset.disable_validation
     second.folder.mkdir(parents=True)
     for name in ("config.yaml", "done"):
         (second.folder / name).write_text(OmegaConf.to_yaml(second.cfg) if name != "done" else "")
@@ -64,6 +68,9 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
         100 * accuracy, abs=0.06
     )  # fairseq counts the same
     assert re.findall(r'"train_num_updates": "(\d+)"', log) == [str(len(ROWS) // 4), str(len(ROWS) // 2)]
+
+    predictions = [json.loads(line) for line in (tmp_path / "runs/cats/valid.jsonl").read_text().splitlines()]
+    assert [row["label"] == row["prediction"] for row in predictions].count(True) == round(accuracy * len(ROWS[::2]))
 
     # The files next to the checkpoint are all that is needed to use it.
     assert command("evaluate", best, glue / "dev.tsv", "--json", tmp_path / "s.json") != ""

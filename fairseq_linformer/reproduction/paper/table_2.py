@@ -28,6 +28,7 @@ that is <s> and one average of all other tokens, and above the encoder finetuned
 k = n / 4 keeps one by one.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import permutations
@@ -36,13 +37,10 @@ from statistics import fmean, mode
 from typing import Any
 
 import numpy as np
-import torch
 
 from ...checkpoints.identify import LAST, MODEL, identify
 from ...data.tasks import TASKS
-from ...data.tokenizer_files import DICTIONARY
-from ...evaluation.fairseq_classifier import FairseqClassifier, read_prepared_rows
-from ...evaluation.predict import Throughput, predict
+from ...models.datasets import open_dataset
 from ...training.finetune import FinetuningJob, finetune
 from ...training.ranking import rank_settings
 from ...training.recipe import GRID_LRS, Recipe, build_grid
@@ -167,9 +165,9 @@ def run(inputs: Inputs) -> Result:
         task, name, seed = ENCODER_PARTS[scale][part]
         model = encoder_models(scale)[name]
         job = distilled_job(task, model, seed, inputs)
-    checkpoint, found = finetune_once(job)
+    _, found = finetune_once(job)
     data = f"{task}: {found['data']}; pretrained or distilled on: {describe_text(inputs.data)}"
-    rows = answer_rows(checkpoint, task, name, model, seed, inputs)
+    rows = answer_rows(Path(job.runs, job.name), task, name, model, seed, inputs)
     return finetuned_result(rows, [found], data, inputs, recipe=found["recipe"], model=found["model"])
 
 
@@ -192,8 +190,7 @@ def run_grid(task: str, name: str, inputs: Inputs) -> Result:
     chosen, rows = rank_settings(TASKS[task], results)[0], []
     for each, found in zip(GRID, results):
         if found in chosen:
-            checkpoint = Path(job.runs, job.name, each.name, found["checkpoint"])
-            rows += answer_rows(checkpoint, task, name, model, each.seed, inputs)
+            rows += answer_rows(Path(job.runs, job.name, each.name), task, name, model, each.seed, inputs)
     recipe = {each: chosen[0]["recipe"][each] for each in ("lr", "batch_size")}
     return finetuned_result(rows, results, f"{task}: {results[0]['data']}", inputs, recipe=recipe)
 
@@ -229,20 +226,20 @@ def distilled_job(task: str, model: Model, seed: int, inputs: Inputs) -> Finetun
     return encoder_job(task, start, recipe, seed, name, data, encoder.parent)
 
 
-def answer_rows(checkpoint: Path, task: str, name: str, model: Model, seed: int, inputs: Inputs) -> list[Row]:
+def answer_rows(run: Path, task: str, name: str, model: Model, seed: int, inputs: Inputs) -> list[Row]:
     """Right and wrong answers of a finetuned model to all rows. Those of a pretrained Transformer bring along what is
     the same for all models: the answers of the most frequent class, and which rows are long."""
-    data, device = task_folder(task, model.n, inputs), "cuda" if torch.cuda.is_available() else "cpu"
-    classifier = FairseqClassifier(checkpoint, device, dictionary=data / "input0" / DICTIONARY)
-    total, rows = read_prepared_rows(classifier, data, "valid")
-    predicted = list(predict(classifier, rows, Throughput(), total=total))
-    right = [int(logits.argmax()) == row.target for row, logits in predicted]
+    rows = [json.loads(line) for line in (run / "valid.jsonl").read_text(encoding="utf-8").splitlines()]
+    right = [row["prediction"] == row["label"] for row in rows]
     found = [answer_row(right, "right", task=task, model=name, n=model.n, seed=seed)]
     if name == Model(model.n).label:
-        majority = mode(row.target for row, _ in predicted)
-        is_majority = [row.target == majority for row, _ in predicted]
+        labels = [row["label"] for row in rows]
+        majority = mode(labels)
+        is_majority = [label == majority for label in labels]
         found.append(answer_row(is_majority, "right", task=task, model=MAJORITY, n=model.n, seed=seed))
-        is_long = [len(row.encoded["input_ids"]) > model.n // LONG for row, _ in predicted]
+        texts = [open_dataset(path / "valid") for path in task_folder(task, model.n, inputs).glob("input[01]")]
+        # A text ends with </s>, and fairseq's task adds a token before it.
+        is_long = sum(text.sizes + 1 for text in texts) > model.n // LONG
         found.append(answer_row(is_long, "long", task=task, n=model.n, seed=seed))
     return found
 
