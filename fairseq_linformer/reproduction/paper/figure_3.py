@@ -16,18 +16,18 @@ a perplexity is per piece. k = n / 4 = 16 is smaller than any k of the paper, to
 12,000, so that the hours suffice for all. (For RoBERTa and k = n / 4 this was decided after "par" and one seed of k = n
 / 2 were measured at n = 64, and before any other model was. The two models with a window were at first trained to
 12,000: k = n / 4 then had 0.969 [0.902, 1.041] times the perplexity of k = 1, not enough evidence. Only then, on
-2026-11-30, two seeds of each were trained on to 24,000: the ratio was 0.987 and 0.958. No third one could decide "E
-and F" or "par with W" by the interval over three seeds, so the third seed was not trained on.)
+2026-11-30, two seeds of each were trained on to 24,000: the ratio was 0.987 and 0.958. No third one could decide "E and
+F" or "par with W" by the interval over three seeds, so the third seed was not trained on.)
 
 **k** (a): holds if k = n / 4 has at most the perplexity of k = n / 8, and k = n / 2 that of k = n / 4. **par** (a; b,
-at a larger n): k = n / 4 has at most 1.05 times the perplexity of RoBERTa. **sharing** (c): headwise, key-value and
-layerwise sharing each have at most 1.05 times the perplexity of no sharing; E and F start as plain averages, the
-default of layerwise sharing. **n** (d): at a fixed k each longer n has between 1 / 1.1 and 1.1 times the perplexity of
-the shortest; the same ratio between RoBERTas of these n is reported. **E and F**: k = n / 4 with a local window has at
-most the perplexity of k = 1 with it. **par with W**: also, it has at most 1.05 times the perplexity of RoBERTa.
-**learned** (added on 2026-11-30, before its first run, because far-token recall had shown how much averages can do): k
-= n / 4 has at most the perplexity of k = n / 4 whose E and F stay the averages over windows that they start as, close
-to the mean pooling of the paper's section 4.
+at a larger n): k = n / 4 has at most 1.05 times the perplexity of RoBERTa. **sharing** (c; the paper states no k): at k
+= n / 4, headwise, key-value and layerwise sharing each have at most 1.05 times the perplexity of no sharing; E and F
+start as plain averages, the default of layerwise sharing. **n** (d): at a fixed k each longer n has between 1 / 1.1 and
+1.1 times the perplexity of the shortest; the same ratio between RoBERTas of these n is reported. **E and F**: k = n / 4
+with a local window has at most the perplexity of k = 1 with it. **par with W**: also, it has at most 1.05 times the
+perplexity of RoBERTa. **learned** (added on 2026-11-30, before its first run, because far-token recall had shown how
+much averages can do): k = n / 4 has at most the perplexity of k = n / 4 whose E and F stay the averages over windows
+that they start as, close to the mean pooling of the paper's section 4.
 
 E and F have the default start and learning rate; "normal" in the tables are the authors'. Curves over updates are
 before the decay of the learning rate. The learning rate of the models was chosen on RoBERTa. (Written before the first

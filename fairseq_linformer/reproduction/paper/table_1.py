@@ -4,8 +4,9 @@
 between the extremes of its rounds. Holds if the whole interval is at most 1.15 for the Linformer and above 1.5 for the
 Transformer with eager attention; does not hold if it is above 1.15 for the Linformer; otherwise not enough evidence: at
 short n other parts of a layer outweigh attention. The limit also allows n log(n), of an exponent of 1.12 here; the
-operations do not. SDPA and other models are reported, and are not part of the verdict. The chart is Figure 2's (top
-right): time at equally many tokens is flat in n, as for any fixed k.
+operations do not. SDPA and other models are reported, and are not part of the verdict; a Transformer that reads pieces
+of 512 tokens is linear in n, too, and would pass. The chart is Figure 2's (top right): time at equally many tokens is
+flat in n, as for any fixed k.
 
 **Operations (counted)** of the matrix products per token, by PyTorch: they follow from the shapes. Holds if the
 Linformer's at the longest n are at most 1.05 times those at the shortest, and the Transformer's grow as n to at least
