@@ -184,7 +184,7 @@ nine rounds, most of them three or five: near 1, "in every round" is weak eviden
 
 | scale | what is measured |
 |---|---|
-| cpu | small models trained from scratch here, counts, and times on two cores |
+| cpu | small models trained from scratch here, times on two cores, and counts (memory with k: not so on an H100) |
 | encoder | a pretrained encoder of 6 or 12 layers, and Linformers made from it, on a CPU |
 | gpu | times at base size on one H100; those of Speed have no rule |
 | paper | the paper's sizes, by Slurm |
