@@ -1,5 +1,5 @@
-"""Finetune a pretrained checkpoint on a task or on your labeled files, and score the best epoch. Rerun to resume. With
---slurm any other --OPTION=VALUE is passed to sbatch.
+"""Finetune a pretrained checkpoint on a task or on your labeled files, and score it. Rerun to resume. With --slurm any
+other --OPTION=VALUE is passed to sbatch.
 
     fairseq-linformer finetune sst-2 checkpoints/base/checkpoint_best.pt --tokenizer data/gpt2_bpe
     fairseq-linformer finetune reviews.csv checkpoint_best.pt --text-column review --label-column stars

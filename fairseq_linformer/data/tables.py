@@ -120,8 +120,8 @@ def open_table(
         file: an open file of TSV, CSV or JSON, to read instead; then ``path`` is its name for messages.
 
     Returns:
-        The columns (of JSON, the keys that most of the first records have; none if there are no rows), and a function
-        that reads the records with at least the columns that it gets. It may be called once.
+        The columns (of JSON, the keys that half of the first records or more have; none if there are no rows), and a
+        function that reads the records with at least the columns that it gets. It may be called once.
 
     Raises:
         ValueError: no row is usable, or the file is damaged.
@@ -130,15 +130,18 @@ def open_table(
     if kind == "parquet":
         return _open_parquet(path)
     records, read = _read_file(path, kind, header, file), []
-    found: Counter[tuple[str, ...]] = Counter()
+    found: Counter[str] = Counter()
+    num_records = 0
     for number, record in records:
         read.append((number, record))
         if record and isinstance(record, dict):
-            found[tuple(record)] += 1
-            if found.total() == BATCH_ROWS:
+            found.update(record.keys())
+            num_records += 1
+            if num_records == BATCH_ROWS:
                 break
     if found:
-        return list(found.most_common(1)[0][0]), lambda columns: chain(read, records)
+        columns = [key for key, count in found.items() if 2 * count >= num_records]
+        return columns, lambda columns: chain(read, records)
     if read:
         number, problem = read[0]
         raise ValueError(f"{path}:{number}: {problem or 'no columns'}")

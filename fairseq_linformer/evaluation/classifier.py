@@ -97,7 +97,7 @@ class TransformersClassifier(Classifier):
         if is_multi_label or (is_score and config.num_labels > 1):
             outputs = f"{config.num_labels} {'labels per row' if is_multi_label else 'scores'}"
             raise ValueError(f"{self.path} must predict one class or one score per row, got {outputs}")
-        self.names = [] if is_score else [config.id2label[i] for i in range(config.num_labels)]
+        self.names = [] if is_score else [str(config.id2label[i]) for i in range(config.num_labels)]
         self.columns = read_columns((getattr(config, "fairseq", None) or {}).get("columns", {}))
 
     def encode(self, rows: Sequence[tuple[str, ...]], truncated: bool) -> list[Encoding]:

@@ -1,7 +1,8 @@
 """``fairseq-linformer finetune``: a single run or a grid, here or through Slurm.
 
 RUN/              as in training/run_folder.py
-RUN/checkpoints/  checkpoint_best.pt, with dictionary, labels and tokenizer: ready to use
+RUN/checkpoints/  checkpoint_best.pt (of a task without development set checkpoint_last.pt), with dictionary, labels and
+                  tokenizer: ready to use
 RUN/valid.jsonl   label and prediction of each row of the development set; one file per such set
 RUN/result.json   scores, recipe and provenance; a run is finished once it exists
 """
@@ -18,6 +19,7 @@ import torch
 from ..checkpoints.files import finish_checkpoint, training_seconds
 from ..checkpoints.identify import BEST, LAST, RESULT, Kind, ModelPath
 from ..checkpoints.provenance import finetuned_origins
+from ..data.manifest import read_manifest
 from ..data.prepare_task import prepare_task
 from ..data.task_sources import TaskFiles, open_source
 from ..data.tasks import OWN, TRUNCATIONS, Task
@@ -42,10 +44,11 @@ WARMUP = 0.06
 """Share of the updates in which the learning rate rises to its peak."""
 FIXED = """
     task criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
-    dataset.max_tokens distributed_training.distributed_world_size model.max_positions
+    dataset.max_tokens dataset.validate_interval distributed_training.distributed_world_size model.max_positions
+    checkpoint.no_last_checkpoints checkpoint.no_save checkpoint.save_interval
 """.split()
-"""Options that depend on the task, on which --batch-size relies, or that fairseq ignores here, besides the recipe's
-own."""
+"""Options that depend on the task, on which --batch-size or the scored checkpoint relies, or that fairseq ignores here,
+besides the recipe's own."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,10 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
         return checkpoint, []
     prepare_data(job, checkpoint)
     print(f"{data}: {describe_data(data)}", file=sys.stderr)
+    for split, counts in read_manifest(data).get("splits", {}).items():
+        if counts.get("skipped"):
+            first = f" (the first is {counts.get('first_skipped')})"
+            print(f"{counts['skipped']:,} rows of {split} were skipped{first}", file=sys.stderr)
     rows = len(open_dataset(data / "input0" / "train"))
     return checkpoint, build_trainings(job, checkpoint, rows, update_freq[0])
 

@@ -33,7 +33,8 @@ ATTEMPTS = "attempts.jsonl"
 UNFINISHED = ".tmp"
 """The end of the names of files that fairseq renames to checkpoints."""
 _MAY_DIFFER = (
-    *("distributed_training.", "common_eval.", "dataset.num_workers", "dataset.data_buffer_size"),
+    *("distributed_training.", "common_eval."),
+    *(f"dataset.{name}" for name in ("num_workers", "data_buffer_size", "disable_validation")),
     *(f"common.{name}" for name in ("log_", "user_dir", "tensorboard_logdir", "no_progress_bar")),
     *(f"checkpoint.{name}" for name in ("save_interval", "keep_")),
 )

@@ -130,11 +130,11 @@ def test_values_of_json_that_are_no_label(value, tmp_path):
     assert read(tmp_path / "a.jsonl") == [Example("1", problem="no label in label")]
 
 
-def test_the_first_record_of_json_may_lack_a_column(tmp_path):
-    lines = ['{"text": "a"}', *2 * ['{"text": "b", "label": 1}'], '{"text": "b", "label": 1, "sentence": ""}']
+def test_some_records_of_json_may_lack_a_column(tmp_path):
+    lines = [*2 * ['{"text": "a"}'], '{"text": "b", "label": 1, "sentence": ""}', '{"text": "b", "label": 1, "n": 0}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     assert open_table(tmp_path / "a.jsonl")[0] == ["text", "label"]
-    assert read(tmp_path / "a.jsonl")[:2] == [Example("1", problem="no label in label"), Example("2", ("b",), "1")]
+    assert read(tmp_path / "a.jsonl")[1:3] == [Example("2", problem="no label in label"), Example("3", ("b",), "1")]
 
 
 def test_an_array_among_lines_of_json_is_one_bad_line(tmp_path):

@@ -162,7 +162,7 @@ def limit_check(rows: Rows, task: str, metric: str, model: str) -> Check:
     values = [row.value for row in rows.select(metric, task=task, model=model)]
     if len(values) < MIN_SEEDS:
         return Check(UNDECIDED, f"{task} is not measured with {MIN_SEEDS} seeds")
-    return decide(max(values) <= LIMITS[metric], f"{task}: {max(values):.3g}; needs ≤ {LIMITS[metric]:g}")
+    return decide(max(values) <= LIMITS[metric], f"{task}: {max(values):.5g}; needs ≤ {LIMITS[metric]:g}")
 
 
 def speed_check(rows: Rows, int8: str, other: str) -> Check:
