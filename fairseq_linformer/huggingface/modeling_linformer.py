@@ -48,7 +48,6 @@ class LinformerPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _supports_context_parallel = False  # E and F mix the whole sequence, so that shards of it would be wrong
     _no_split_modules = ["LinformerEncoderLayer"]
-    accepts_loss_kwargs = True
     # A folder may carry more heads than a model has, and the buffers of earlier versions.
     _keys_to_ignore_on_load_unexpected = [
         r"^(?:lm_head|classifier|classification_heads|score|qa_outputs)\.",
@@ -186,6 +185,11 @@ class LinformerModel(LinformerPreTrainedModel):
                 "torch.jit.trace would keep the length and padding of its example; use torch.export.export with "
                 "backed_size_oblivious, see docs/conversion.md"
             )
+        if self.config.padding_idx != self.encoder.config.padding_idx:  # `Trainer` sets it to that of the tokenizer
+            raise ValueError(
+                f"pad_token_id must be {self.encoder.config.padding_idx}, with which the model was built, got "
+                f"{self.config.padding_idx}; build it with that of the tokenizer"
+            )
         wants_weights = self.config.output_attentions if output_attentions is None else output_attentions
         wants_hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         padding = find_padding(self.config, input_ids, attention_mask, inputs_embeds)
@@ -207,7 +211,7 @@ class LinformerModel(LinformerPreTrainedModel):
             features = gather_positions(features, back)
         if back is not None:
             states = states and [gather_positions(state, back) for state in states]
-            weights = [each.gather(2, back[:, None, :, None].expand_as(each)) for each in weights]
+            weights = [each.gather(2, back.to(each.device)[:, None, :, None].expand_as(each)) for each in weights]
         return BaseModelOutput(
             last_hidden_state=features,
             hidden_states=tuple(states) if wants_hiddens else None,
@@ -441,7 +445,8 @@ class LinformerForQuestionAnswering(LinformerPreTrainedModel):
         outputs = self.linformer(input_ids, attention_mask, return_dict=True, **kwargs)
         padding = find_padding(self.config, input_ids, attention_mask, kwargs.get("inputs_embeds"))
         logits = self.qa_outputs(outputs.last_hidden_state)
-        start, end = logits.masked_fill(padding.unsqueeze(-1), torch.finfo(logits.dtype).min).unbind(-1)
+        padding = padding.unsqueeze(-1).to(logits.device)
+        start, end = logits.masked_fill(padding, torch.finfo(logits.dtype).min).unbind(-1)
         loss = None
         if start_positions is not None and end_positions is not None:
             loss = self.loss_function(start, end, start_positions, end_positions, num_items_in_batch=num_items_in_batch)

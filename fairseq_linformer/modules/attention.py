@@ -283,6 +283,7 @@ def gather_positions(x: Tensor, positions: Tensor | None) -> Tensor:
     if positions is None:
         return x
     B, n, _ = x.shape
+    positions = positions.to(x.device)  # the layers of a model may be on several
     rows = positions + torch.arange(B, device=x.device).unsqueeze(1) * n
     # Unlike gather, index_select does not store x for the backward pass.
     return x.flatten(0, 1).index_select(0, rows.flatten()).view(B, positions.size(1), x.size(2))

@@ -195,7 +195,7 @@ class LinformerEncoder(LinformerLayers):
                 features are the same. None for all.
             return_all_hiddens: also return the input of the first layer and the output of each. Not with ``positions``.
             token_embeddings: (B, n, d), used instead of the embeddings of ``tokens``.
-            padding_mask: (B, n), True at padding; None to mask ``padding_idx``.
+            padding_mask: (B, n), True at padding, which must follow the tokens; None to mask ``padding_idx``.
             padded: whether there is padding; None to read it from the mask, which synchronizes with the GPU.
 
         Returns:
@@ -262,7 +262,7 @@ class Linformer(LinformerLayers):
         Args:
             x: (B, length, d), at most n positions; what stands at padding has no effect.
             mask: (B, length), True (or 1) at real positions, False at padding before or after them; None without
-                padding. Without it, a sequence has the same features.
+                padding. A sequence has the same features with and without padding.
 
         Returns:
             (B, length, d). Values at padded positions are meaningless.

@@ -26,9 +26,10 @@ class Projection(nn.Module):
     cost nothing. Without windows every sentence attends to all k positions, as in equation (7). With windows there are
     two corrections for the number of real tokens in each:
 
-    - Fill: a partly filled window averages its real tokens, so its row is multiplied by (window length / real tokens).
-      Without windows all rows are multiplied by sqrt(N / real tokens), since a sum of random terms grows with the
-      square root of their number. The norm of a projected sentence then does not depend on its length.
+    - Fill: a partly filled window averages its real tokens, so its row is multiplied by (window length / real tokens);
+      that of an overlapping window is divided by the sum of its first weights at real tokens. Without windows all rows
+      are multiplied by sqrt(N / real tokens), since a sum of random terms grows with the square root of their number.
+      The norm of a projected sentence then does not depend on its length.
     - Proportional attention (Bolya et al. 2023, "Token Merging", equation 1): an average of m keys counts as m keys, so
       the logarithm of its number of real tokens is added to the score of each window.
 

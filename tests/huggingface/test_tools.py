@@ -5,9 +5,14 @@ import copy
 import pytest
 import torch
 from accelerate import disk_offload
+from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 
 from fairseq_linformer.huggingface.configuration_linformer import LinformerPreTrainedConfig
-from fairseq_linformer.huggingface.modeling_linformer import LinformerForSequenceClassification
+from fairseq_linformer.huggingface.modeling_linformer import (
+    LinformerForQuestionAnswering,
+    LinformerForSequenceClassification,
+    LinformerForTokenClassification,
+)
 
 IDS = torch.randint(5, 50, (3, 40), generator=torch.Generator().manual_seed(0))
 MASK = (torch.arange(40) < torch.tensor([[40], [25], [33]])).long()
@@ -48,6 +53,18 @@ def test_offloaded_to_a_disk(classifier, tmp_path):
     offloaded = disk_offload(copy.deepcopy(classifier), tmp_path, execution_device=torch.device("cpu"))
     assert next(offloaded.parameters()).device.type == "meta"
     torch.testing.assert_close(logits_of(offloaded), expected)
+
+
+@pytest.mark.parametrize(
+    "cls, head", [(LinformerForQuestionAnswering, "qa_outputs"), (LinformerForTokenClassification, "score")]
+)
+def test_layers_on_two_devices(classifier, cls, head):
+    """On the device "meta" PyTorch only checks that tensors are on one device. Also padded on the left."""
+    model = cls(classifier.config).eval()
+    for module in (model.linformer.encoder.layers[1], model.get_submodule(head)):
+        add_hook_to_module(module.to("meta"), AlignDevicesHook("meta", io_same_device=False))
+    for mask in (MASK, MASK.flip(1)):
+        assert model(IDS, attention_mask=mask, output_hidden_states=True)[0].is_meta
 
 
 def test_a_trace_is_rejected(classifier):

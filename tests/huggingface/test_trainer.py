@@ -196,6 +196,14 @@ def test_the_number_of_labels_in_an_update_is_passed_to_the_model(tmp_path):
     assert Trainer(LinformerForMaskedLM(small()), TrainingArguments(str(tmp_path))).model_accepts_loss_kwargs
 
 
+def test_the_padding_of_the_tokenizer_is_that_of_the_model():
+    """``Trainer`` changes the configuration, which also tells the sizes of the weights."""
+    model = LinformerForMaskedLM(small())
+    model.config.pad_token_id = 0
+    with pytest.raises(ValueError, match="pad_token_id must be 1, with which the model was built, got 0"):
+        model(torch.tensor([[5, 6]]))
+
+
 def test_saved_configurations_have_no_options_of_a_run(tmp_path):
     small(checkpoint_activations=True, offload_activations=True).save_pretrained(tmp_path)
     text = (tmp_path / "config.json").read_text()
