@@ -67,8 +67,8 @@ def measurements(inputs: Inputs) -> list[partial]:
         steps = partial(list_measurements, "training", setup, models, ks=[K], tokens=tokens)
         return [*steps(lengths=LENGTHS), *steps(lengths=FINETUNING_LENGTHS, positions=POSITIONS)]
     if part == "short":
-        models = ("linformer", "transformer-sdpa")
-        return list_measurements("training", BASE, models, FINETUNING_LENGTHS, [K], 2048, positions=POSITIONS)
+        same_code = ("linformer", "transformer-sdpa")
+        return list_measurements("training", BASE, same_code, FINETUNING_LENGTHS, [K], 2048, positions=POSITIONS)
     if part == "inference":
         passes = replace(BASE, rounds=2)
         return list_measurements("inference", passes, FAIRSEQ_MODELS, INFERENCE_LENGTHS, [K], 4096)
