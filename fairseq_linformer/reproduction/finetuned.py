@@ -8,7 +8,7 @@ from ..checkpoints.identify import identify
 from ..data.tasks import TASKS
 from ..data.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
-from ..machine import merge_provenance
+from ..machine import merge_provenance, provenance
 from ..models.dictionaries import describe_difference, read_dictionary
 from ..training.data import check_folder
 from ..training.finetune import FinetuningJob, finetune
@@ -69,6 +69,6 @@ def finetune_once(job: FinetuningJob) -> tuple[Path, dict[str, Any]]:
 def finetuned_result(
     rows: Sequence[Row], results: Sequence[Mapping[str, Any]], data: str, inputs: Inputs, **configuration: Any
 ) -> Result:
-    """A result that rests on results of finetuning."""
+    """A result that rests on results of finetuning, and on measurements of this process."""
     seconds = round(sum(result["seconds"] for result in results), 1)
-    return inputs.result(rows, data, configuration, seconds=seconds, **merge_provenance(results))
+    return inputs.result(rows, data, configuration, seconds=seconds, **merge_provenance([*results, provenance()]))
