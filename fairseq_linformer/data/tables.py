@@ -141,7 +141,7 @@ def open_table(
                 break
     if found:
         columns = [key for key, count in found.items() if 2 * count >= num_records]
-        return columns, lambda columns: chain(read, records)
+        return columns or list(found), lambda columns: chain(read, records)
     if read:
         number, problem = read[0]
         raise ValueError(f"{path}:{number}: {problem or 'no columns'}")

@@ -44,8 +44,9 @@ WARMUP = 0.06
 """Share of the updates in which the learning rate rises to its peak."""
 FIXED = """
     task criterion checkpoint.best_checkpoint_metric checkpoint.maximize_best_checkpoint_metric dataset.valid_subset
-    dataset.max_tokens dataset.validate_interval distributed_training.distributed_world_size model.max_positions
-    checkpoint.no_last_checkpoints checkpoint.no_save checkpoint.save_interval
+    dataset.max_tokens dataset.validate_interval dataset.validate_after_updates
+    distributed_training.distributed_world_size model.max_positions
+    checkpoint.no_last_checkpoints checkpoint.no_save checkpoint.save_interval checkpoint.checkpoint_suffix
 """.split()
 """Options that depend on the task, on which --batch-size or the scored checkpoint relies, or that fairseq ignores here,
 besides the recipe's own."""
@@ -191,7 +192,9 @@ def build_trainings(
         for word in job.overrides:
             key = word.lstrip("+~").partition("=")[0]
             if any(f"{each}.".startswith(f"{key}.") or f"{key}.".startswith(f"{each}.") for each in keys):
-                raise ValueError(f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set it")
+                raise ValueError(
+                    f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set it or rely on it"
+                )
         name = f"{job.name}/{recipe.name}" if len(job.recipes) > 1 else job.name
         trainings.append(TrainingJob(str(FINETUNING_YAML), (*own, *job.overrides), 1, job.device, job.runs, name))
     return trainings

@@ -9,11 +9,11 @@ faster than that of a Transformer of this code, which has neither E nor F. **fin
 the last three of six updates, is twice as fast as the authors', and 0.85 times as fast as RoBERTa's; its n = 512 is the
 limit of positions, and its sentences are short. **inference**: at n = 16,384, k = 256, 5.3 times as fast as RoBERTa's
 with SDPA, in two rounds (an earlier measurement had 5.39); the others have three. In training fairseq's RoBERTa
-materializes its attention weights; with SDPA it is compared by **short**, and on a GPU. With fewer tokens than k
-**training** compares the code, not equation (7), which **short** does. Nor is **finetuning** about it: real sentences
-are padded to the longest of their batch, and on a CPU this code computes those of similar length together, while
-RoBERTa and the authors' code compute all padding. In a profile of four of these updates with one thread (2026-11-30)
-this code spent 11 s in ``aten::mm``, RoBERTa 26 s. The random tokens of **training** have no padding.
+materializes its attention weights; **short** and the GPU compare with a Transformer of this code that has SDPA. With
+fewer tokens than k **training** compares the code, and only **short** equation (7). Nor is **finetuning** about it:
+real sentences are padded to the longest of their batch, and on a CPU this code computes those of similar length
+together, while RoBERTa and the authors' code compute all padding. In a profile of four of these updates with one thread
+(2026-11-30) this code spent 11 s in ``aten::mm``, RoBERTa 26 s. The random tokens of **training** have no padding.
 """
 
 from collections.abc import Sequence

@@ -24,8 +24,9 @@ difference. The paper does not name QQP's metric; ASSUMED to be accuracy.
 compared like the small models, task by task. Converted, a Linformer leaves inputs of at most k / 2 tokens as they are,
 so only rows longer than that count, and their number is printed. **quarter**, **window**: k = n / 4, without and with a
 local window of 16, is at most 1 point below the encoder. **E and F**: k = n / 4 with the window is above k = 2 with it,
-that is <s> and one average of all other tokens, and above the encoder finetuned on the first n / 8 tokens, which
-k = n / 4 keeps one by one.
+that is <s> and one average of all other tokens, and above the encoder finetuned on the first n / 8 tokens, which k = n
+/ 4 keeps one by one (added on 2026-11-30, after one seed of each model on QNLI; a pair is cut as in BERT, the longer
+text first: in half of QQP's long rows both texts lose their end).
 """
 
 import json

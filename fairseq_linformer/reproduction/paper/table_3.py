@@ -3,13 +3,13 @@
 **time** (left half), of a forward pass at equally many tokens, and at least one sentence. Holds if in every cell of the
 paper that was measured each round of the Linformer is faster than that of a Transformer that materializes its weights,
 as in 2020; does not hold if no round is, in one cell. A Transformer with PyTorch's fused attention (SDPA), which the
-paper did not have, passes this rule, too, as would one that reads pieces of 512 tokens. **over SDPA**: the same next to
-SDPA, in every measured cell (added after the first runs). **time with n**, **time with k**: along each column, from the
-shortest n to the longest, and each row, from the largest k to the smallest, the speedup grows: the slowest round at the
-end is above the fastest round at the beginning, and no median decreases. Does not hold if at one step every round is
-below every round before it. (These two were a part of "time" when the H100 was measured. On the CPU the speedup of SDPA
-over materialized weights passes **time with n**, on the H100 it does not: it is 6.6 at n = 8,192 and 5.0 at 16,384.
-There are three rounds on the CPU.)
+paper did not have, passes this rule, too, also in pieces of 512 tokens. **over SDPA**: the same next to SDPA, in every
+measured cell (added after the first runs). **time with n**, **time with k**: along each column, from the shortest n to
+the longest, and each row, from the largest k to the smallest, the speedup grows: the slowest round at the end is above
+the fastest round at the beginning, and no median decreases. Does not hold if at one step every round is below every
+round before it. (These two were a part of "time" when the H100 was measured. On the CPU the speedup of SDPA over
+materialized weights passes **time with n**, on the H100 it does not: it is 6.6 at n = 8,192 and 5.0 at 16,384. There
+are three rounds on the CPU.)
 
 **counted memory** (right half): the largest batches for 16 GiB, counted from shapes at base size in fp16, with
 materialized attention weights in both models, and nothing computed in chunks, as on a GPU. Holds if the Linformer's is
