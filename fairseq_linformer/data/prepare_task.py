@@ -155,14 +155,19 @@ def _write_labels(task: Task, folder: Path, split: str, rows: Sequence[Example])
     return {"classes": dict(zip(task.class_names, counts))}
 
 
+def describe_skipped(counts: Mapping[str, Any]) -> str:
+    """How many rows of a split were skipped, and the first of them, by its counts in the manifest."""
+    first = f" (the first is {counts['first_skipped']})" if counts["skipped"] else ""
+    return f"{counts['skipped']:,} skipped{first}"
+
+
 def summarize_task(task: Task, out, manifest: Mapping[str, Any]) -> str:
     """Counts of a prepared task, and the ``fairseq-train`` options for it."""
     lines = [f"{out}: {task.name}, tokenized with {manifest['tokenizer']['name']}"]
     n = manifest["max_positions"]
     for split, counts in manifest["splits"].items():
-        first = f" (the first is {counts['first_skipped']})" if counts["skipped"] else ""
         truncated = f"{counts['cut']:,} truncated to {n} positions"
-        written = f"{counts['written']:,} rows, {counts['skipped']:,} skipped{first}"
+        written = f"{counts['written']:,} rows, {describe_skipped(counts)}"
         lines.append(f"{split}: {written}, {truncated}, {counts['tokens']:,} tokens")
     head = f"--num-classes {len(task.class_names)}" if task.classes else "--num-classes 1 --regression-target"
     valid = ",".join(split for split in task.splits if split != "train")

@@ -20,7 +20,7 @@ from ..checkpoints.files import finish_checkpoint, training_seconds
 from ..checkpoints.identify import BEST, LAST, RESULT, Kind, ModelPath
 from ..checkpoints.provenance import finetuned_origins
 from ..data.manifest import read_manifest
-from ..data.prepare_task import prepare_task
+from ..data.prepare_task import describe_skipped, prepare_task
 from ..data.task_sources import TaskFiles, open_source
 from ..data.tasks import OWN, TRUNCATIONS, Task
 from ..data.tokenizer import load_tokenizer
@@ -155,9 +155,8 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
     prepare_data(job, checkpoint)
     print(f"{data}: {describe_data(data)}", file=sys.stderr)
     for split, counts in read_manifest(data).get("splits", {}).items():
-        if counts.get("skipped"):
-            first = f" (the first is {counts.get('first_skipped')})"
-            print(f"{counts['skipped']:,} rows of {split} were skipped{first}", file=sys.stderr)
+        if counts.get("first_skipped"):  # which version 0.2 did not write
+            print(f"{split}: {describe_skipped(counts)}", file=sys.stderr)
     rows = len(open_dataset(data / "input0" / "train"))
     return checkpoint, build_trainings(job, checkpoint, rows, update_freq[0])
 
