@@ -22,7 +22,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     tasks = "folder of the prepared tasks sst-2, imdb, qnli and qqp; for models of another n, imdb-n256 and so on"
     add("--tasks", type=Path, metavar="FOLDER", help=tasks)
     add("--encoder", metavar="NAME|FOLDER", help="a model of transformers on the hub, or its folder")
-    add("--source", action="append", metavar="SOURCE", help="text for figure-1, as for `prepare pretraining`")
+    source = "text for figure-1 and long-documents, as for `prepare pretraining`"
+    add("--source", action="append", metavar="SOURCE", help=source)
     add_shared(parser, "--runs", default="runs/reproduce")
     add("--results", default="results", metavar="FOLDER", help="folder of results")
 

@@ -103,15 +103,7 @@ def build_config(reader: Reader, sizes: dict[str, Any]) -> LinformerConfig:
         "ffn_embed_dim": 4 * sizes["width"],
         "attention_heads": sizes["heads"],
     }
-    if model.k is None:
-        return LinformerConfig(**shape, projection="none")
-    return LinformerConfig(
-        **shape,
-        projected_dim=model.k,
-        sharing=model.sharing,
-        projection_init=str(model.start),
-        local_window=model.local_window,
-    )
+    return LinformerConfig(**{**shape, **(model.options if model.k else {"projection": "none"})})
 
 
 def build_model(reader: Reader, sizes: dict[str, Any]) -> Any:

@@ -16,15 +16,17 @@ from ..training.recipe import Recipe
 from .result import Inputs, Result, Row, find_shards
 
 
-def task_folder(task: str, n: int, inputs: Inputs) -> Path:
-    """The prepared folder of a task for a model of n: for example ``imdb-n1024`` if it exists, else ``imdb``.
+def task_folder(task: str, n: int, inputs: Inputs, truncation: str | None = None) -> Path:
+    """The prepared folder of a task for a model of n: for example ``imdb-n1024`` if it exists, else ``imdb``; with a
+    truncation ``imdb-ends``.
 
-    ValueError if it is missing, its inputs are too long, or its dictionary is not that of ``--data``."""
-    for_n = inputs.tasks / f"{task}-n{n}"
-    folder = for_n if for_n.is_dir() else inputs.tasks / task
+    ValueError if it is missing, its inputs are too long or truncated otherwise, or its dictionary is not that of
+    ``--data``."""
+    for_n = inputs.tasks / f"{task}-{'ends' if truncation else f'n{n}'}"
+    folder = for_n if for_n.is_dir() or truncation else inputs.tasks / task
     if not is_prepared(folder):
         raise ValueError(f"--tasks {inputs.tasks} has no {folder.name}; `fairseq-linformer prepare {task}` writes it")
-    check_folder(TASKS[task], folder, n)
+    check_folder(TASKS[task], folder, n, truncation=truncation)
     if inputs.data is not None:
         dictionary, own = find_shards(inputs.data)[0] / DICTIONARY, folder / "input0" / DICTIONARY
         if difference := describe_difference(read_dictionary(dictionary), read_dictionary(own)):

@@ -10,11 +10,6 @@ from .verdict import CONFIDENCE, Estimate
 RESAMPLES = 10_000
 
 
-def pack(answers: Sequence[bool] | np.ndarray) -> str:
-    """Answers as hexadecimal digits, four in each, for a row of a result."""
-    return np.packbits(np.asarray(answers, dtype=bool)).tobytes().hex()
-
-
 def unpack(row: Row) -> np.ndarray:
     """(questions,) the answers in the field ``answers`` of a row, which has their number in ``questions``."""
     bits = np.unpackbits(np.frombuffer(bytes.fromhex(row.answers), dtype=np.uint8))
@@ -22,9 +17,9 @@ def unpack(row: Row) -> np.ndarray:
 
 
 def answer_row(answers: Sequence[bool] | np.ndarray, metric: str, **where: object) -> Row:
-    """A row of answers with their share in percent."""
-    share = 100 * float(np.mean(answers))
-    return Row(metric=metric, unit="%", value=share, questions=len(answers), answers=pack(answers), **where)
+    """A row of answers, as hexadecimal digits, four in each, with their share in percent."""
+    share, digits = 100 * float(np.mean(answers)), np.packbits(np.asarray(answers, dtype=bool)).tobytes().hex()
+    return Row(metric=metric, unit="%", value=share, questions=len(answers), answers=digits, **where)
 
 
 def answers_of(rows: Rows, metric: str, **where: object) -> np.ndarray:

@@ -418,6 +418,7 @@ rule(
     (HOLDS, [*recalled(), *recalled(**fixed)]),
     (FAILS, [*recalled(), *recalled(**{**fixed, "large": 0.9})]),
     (UNDECIDED, [*recalled(full=0.94), *recalled(**fixed)]),
+    (UNMEASURED, recalled(**fixed)),
 )
 
 

@@ -138,7 +138,7 @@ def run_distilled(model: Model, inputs: Inputs) -> Result:
 CLAIMS = {
     "graded": "Graded windows keep more of 128 and 256 tokens than staggered ones, and hardly less of 512.",
     "quarter": "At n = 128, k = n / 4 with W = 4 explains 90 % of the variance after 4 million tokens; k = 2 does not.",
-    "distilled E and F": "Also after distillation, E and F explain more than <s> and one average of the text.",
+    "distilled E and F": "Also after distillation, E and F explain more than <s> and one window of the text.",
 }
 
 
@@ -206,13 +206,9 @@ def graded_checks(rows: Rows, sizes: dict[str, Any]) -> list[Check]:
 
 def tables(results: Sequence[Result]) -> list[Table]:
     short, curve = (labeled(join(results, part)) for part in (SHORT, CURVE))
-    found = pivot("Short inputs, by tokens", short, "tokens", "model", decimals)
+    found = pivot("Short inputs, by tokens", short, "tokens", "model")
     if curves := curve.select(CURVE_METRIC):
         columns = ["model", *(f"{tokens:,.0f}" for tokens, _ in curves[0].points)]
         cells = [[row.model, *(f"{share:.3f}" for _, share in row.points)] for row in curves]
         found.append(Table("Distilled, by tokens", columns, cells))
     return found
-
-
-def decimals(row: Row | None) -> str:
-    return f"{row.value:.3f}" if row else ""

@@ -1,6 +1,7 @@
 """The singular values of attention matrices have a long tail, and those of higher layers are more skewed.
 
-Measured on two sentence encoders of 6 and 12 layers, on 50 blocks of 512 tokens of each text. Neither is a RoBERTa-base
+Measured on two sentence encoders of 6 and 12 layers, on 50 blocks of 512 tokens of each text, or on 50 reviews of which
+the first 512 tokens are read. Neither is a RoBERTa-base
 or large, of which the paper gives curves over 10,000 sentences, and no numbers. The limits below are ours, not the
 paper's.
 
@@ -51,6 +52,8 @@ def run(inputs: Inputs) -> Result:
     if model.n < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")
     texts = [Sentences(source, model, n) for source in inputs.source]
+    if len(names := {text.name for text in texts}) < len(texts):
+        raise ValueError(f"--source must be files of different names, got {len(texts)} with {', '.join(sorted(names))}")
     if inputs.part == SHUFFLED:
         texts = texts[:1]
         rows = list(measure_copies(name, model, texts[0], max(1, number // 25)))

@@ -8,7 +8,7 @@ three seeds and, with each of them, RoBERTa is 2 bits per predicted token, and e
 without context at its n. Not enough evidence if there is no such budget; not measured if no two models of the rule have
 a seed in common. Models need not have converged, so a table has the ratio to RoBERTa at every budget, and its trend:
 between the last two budgets at which both have learned so much it falls, stays or grows, by the interval of the paired
-difference; it stays if the interval is within 1 / 1.05 and 1.05.
+difference; it stays if the interval is within 1 / 1.05 and 1.05, and is unclear if none of these is so.
 
 At scale cpu models have 2 layers of 128, and 1,000 sentencepieces of 6,633 articles of Wikipedia, in single precision;
 a perplexity is per piece. k = n / 4 = 16 is smaller than any k of the paper, to which k matters more than n / k
@@ -27,7 +27,7 @@ start as plain averages, the default of layerwise sharing. **n** (d): at a fixed
 with a local window has at most the perplexity of k = 1 with it. **par with W**: also, it has at most 1.05 times the
 perplexity of RoBERTa. **learned** (added on 2026-11-30, before its first run, because far-token recall had shown how
 much averages can do): k = n / 4 has at most the perplexity of k = n / 4 whose E and F stay the averages over windows
-that they start as, close to the mean pooling of the paper's section 4.
+that they start as (those of E overlap), close to the mean pooling of the paper's section 4.
 
 E and F have the default start and learning rate; "normal" in the tables are the authors'. Curves over updates are
 before the decay of the learning rate. The learning rate of the models was chosen on RoBERTa. (Written before the first

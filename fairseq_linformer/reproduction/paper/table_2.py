@@ -24,7 +24,7 @@ difference. The paper does not name QQP's metric; ASSUMED to be accuracy.
 compared like the small models, task by task. Converted, a Linformer leaves inputs of at most k / 2 tokens as they are,
 so only rows longer than that count, and their number is printed. **quarter**, **window**: k = n / 4, without and with a
 local window of 16, is at most 1 point below the encoder. **E and F**: k = n / 4 with the window is above k = 2 with it,
-that is <s> and one average of all other tokens, and above the encoder finetuned on the first n / 8 tokens, which k = n
+that is <s> and one window of all other tokens, and above the encoder finetuned on the first n / 8 tokens, which k = n
 / 4 keeps one by one (added on 2026-11-30, after one seed of each model on QNLI; a pair is cut as in BERT, the longer
 text first: in half of QQP's long rows both texts lose their end).
 """
@@ -128,7 +128,7 @@ def encoder_models(scale: str) -> dict[str, Model]:
 def parts_of(models: Iterable[str], tasks: Iterable[str], seeds: Iterable[int]) -> dict[str, tuple[str, str, int]]:
     """The task, the model's label and the seed of each part."""
     models, tasks = list(models), list(tasks)
-    return {f"{task}: {each}, seed {seed}": (task, each, seed) for seed in seeds for each in models for task in tasks}
+    return {f"{task}: {each}, seed {seed}": (task, each, seed) for seed in seeds for task in tasks for each in models}
 
 
 SMALL_PARTS = {
@@ -357,8 +357,9 @@ def answer_table(rows: Rows, title: str, chosen: Mapping[str, np.ndarray] | None
         if answers.size:
             shares.setdefault((row.model, row.task), []).append(100 * float(answers.mean()))
     tasks = list(dict.fromkeys(task for _, task in shares))
-    for model in dict.fromkeys(model for model, _ in shares):
-        means = [fmean(each) for each in zip(*(shares.get((model, task), []) for task in tasks))]
-        shares |= {(model, "mean"): means} if means else {}
+    if len(tasks) == len(NAMES):  # the paper's average
+        for model in dict.fromkeys(model for model, _ in shares):
+            means = [fmean(each) for each in zip(*(shares.get((model, task), []) for task in tasks))]
+            shares |= {(model, "mean"): means} if means else {}
     found = [Row(metric="right", model=m, task=task, **repeated(values)) for (m, task), values in shares.items()]
     return pivot(title, found, "model", "task", partial(in_words, digits=4))
