@@ -13,16 +13,15 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "fairseq_linformer/__init__.py").read_text())[1]
 
-SCORES = ["scipy", "scikit-learn>=1.7"]
 TRANSFORMERS = ["transformers>=5,<6", "safetensors"]
 # onnxruntime 1.18 is the first that reads graphs of opset 20 and IR version 10, 1.26 the first that reads int8 graphs.
 EXTRAS = {
     "fairseq": [
         *("numpy", "bitarray", "cffi", "hydra-core>=1.3.2,<1.4", "omegaconf>=2.3,<2.4", "packaging", "regex"),
-        *("requests", "sacrebleu", "tqdm", *SCORES),
+        *("requests", "sacrebleu", "tqdm", "scipy", "scikit-learn>=1.7"),
     ],
     "text": [*("numpy", "sentencepiece", "tokenizers", "datasets", "pyarrow", "huggingface_hub", "tqdm")],
-    "evaluate": ["numpy", "pyarrow", *SCORES, *TRANSFORMERS],
+    "evaluate": ["numpy", "pyarrow", "scipy", *TRANSFORMERS],
     "huggingface": TRANSFORMERS,
     "onnx": ["numpy", "onnx>=1.23,<2", "onnx-ir>=1.1,<2", "onnxscript>=0.7.2,<0.8", "onnxruntime>=1.26,<2"],
     "curves": ["tensorboard", "matplotlib"],

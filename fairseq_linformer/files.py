@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -65,7 +65,8 @@ def lock(folder) -> Iterator[None]:
     """Lock a folder for the block, after other processes that have locked it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits
+        with suppress(OSError):  # not all shared file systems have locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits
         yield
     finally:
         os.close(descriptor)

@@ -50,11 +50,6 @@ step() {
     echo "$(cat "$demo/done/$name") s"
 }
 
-# fairseq writes checkpoint_last.pt by copying, so a killed process may leave a truncated file.
-delete_if_truncated() {
-    [ ! -e "$1" ] || python -m zipfile -t "$1" > /dev/null 2>&1 || rm "$1"
-}
-
 # Text and a labeled task, a tokenizer of 1,000 pieces, and fairseq's data.
 text=$demo/data/text/shard0 task=$demo/data/task
 step corpus python "$scripts/python_docs.py" "$demo/corpus"
@@ -64,11 +59,8 @@ step prepare-text fairseq-linformer prepare pretraining "$demo/data/text" --sour
 step prepare-task fairseq-linformer prepare own "$task" --train "$demo/corpus/train.tsv" --valid "$demo/corpus/valid.tsv" \
     --text-column text --label-column package --tokenizer "$demo/spm/spm.model" --max-positions $n
 
-# Two options below differ from fairseq's defaults:
-#   --required-batch-size-multiple 1   otherwise the last batch is dropped, in validation too, unless its size is a
-#                                      multiple of 8
-#   --data-buffer-size 0               otherwise a thread may still fill the buffer when the process exits, which can
-#                                      abort it with status 134
+# Below, --required-batch-size-multiple 1 differs from fairseq's default, with which the last batch is dropped, in
+# validation too, unless its size is a multiple of 8.
 
 # Pretraining. The learning rate is high for most of the run: if it decays too early, the model never leaves the plateau
 # of a model without context.
@@ -81,16 +73,14 @@ pretrain=(fairseq-train "$text" --user-dir "$plugin"
     --encoder-normalize-before --dropout 0 --attention-dropout 0
     --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-6 --weight-decay 0.01
     --clip-norm 1.0 --batch-size 32 --batch-size-valid 128 --required-batch-size-multiple 1
-    --cpu --num-workers 1 --data-buffer-size 0 --seed 1
+    --cpu --num-workers 1 --seed 1
     --no-epoch-checkpoints --log-format json --log-interval 50)
 # One update at learning rate 0 saves the untrained model.
-delete_if_truncated "$demo/untrained/checkpoint_last.pt"
 step untrained "${pretrain[@]}" --lr-scheduler fixed --lr 0 --max-update 1 \
     --disable-validation --save-dir "$demo/untrained"
 step validate-before fairseq-validate "$text" --user-dir "$plugin" \
     --task masked_lm --path "$demo/untrained/checkpoint_last.pt" \
     --batch-size 128 --required-batch-size-multiple 1 --cpu --num-workers 0 --log-format json
-delete_if_truncated "$demo/pretrain/checkpoint_last.pt"
 step pretrain "${pretrain[@]}" --lr-scheduler tri_stage --lr 2e-3 --warmup-steps $warmup \
     --hold-steps $hold --decay-steps $((updates - warmup - hold)) --final-lr-scale 0.05 \
     --max-update "$updates" --save-interval-updates $((updates / 4)) --keep-interval-updates 1 \
@@ -100,7 +90,6 @@ step validate-after fairseq-validate "$text" --user-dir "$plugin" \
     --batch-size 128 --required-batch-size-multiple 1 --cpu --num-workers 0 --log-format json
 
 # Finetuning: the same model with a classification head on <s> (token ID 0).
-delete_if_truncated "$demo/finetune/checkpoint_last.pt"
 step finetune fairseq-train "$task" --user-dir "$plugin" \
     --task sentence_prediction --criterion sentence_prediction --num-classes 8 \
     --classification-head-name packages --init-token 0 \
@@ -111,7 +100,7 @@ step finetune fairseq-train "$task" --user-dir "$plugin" \
     --clip-norm 1.0 --batch-size 32 --batch-size-valid 128 --required-batch-size-multiple 1 \
     --lr-scheduler polynomial_decay --lr 5e-4 --warmup-updates $((updates / 50)) --total-num-update $finetuning \
     --max-update $finetuning --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric \
-    --cpu --num-workers 1 --data-buffer-size 0 --seed 1 \
+    --cpu --num-workers 1 --seed 1 \
     --no-epoch-checkpoints --log-format json --log-interval 50 \
     --save-dir "$demo/finetune" --tensorboard-logdir "$demo/finetune/tensorboard"
 step score fairseq-validate "$task" --user-dir "$plugin" \

@@ -122,8 +122,7 @@ def _find_modules(checkpoint, config: LinformerPreTrainedConfig, pooling: str | 
 def _build_config(data: dict[str, Any], path, head: str | None, labels) -> LinformerPreTrainedConfig:
     """Build the configuration of the exported model, with or without a classification head."""
     model, state = get_cfg_section(data, "model"), data["model"]
-    # If the options lack n, the position embeddings have it.
-    args, shape = resolve_model({**model, "max_positions": model.get("max_positions") or max_positions(state)}, state)
+    args, shape = resolve_model({**model, "max_positions": max_positions(state)}, state)
     config = LinformerPreTrainedConfig(
         **asdict(shape),
         tie_word_embeddings=not args.untie_weights_roberta,

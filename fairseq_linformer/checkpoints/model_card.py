@@ -18,7 +18,8 @@ _TEMPLATE = """\
 
 # Linformer
 
-A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), exported by fairseq-linformer.
+A RoBERTa {%- if config.projected_dim %} with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768)
+{%- endif %}, exported by fairseq-linformer.
 {%- if graph %}
 `{{ file }}` reads any number of sentences of up to {{ graph.max_positions }} tokens, padded on the right, and returns
 {{ output }} {{ shape }}. It needs `onnxruntime`

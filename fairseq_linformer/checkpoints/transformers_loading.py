@@ -60,11 +60,12 @@ def load_config(name: str) -> Any:
     """The configuration of a model, also of a Linformer; ValueError if it would make ``transformers`` download code,
     or build a model for hours."""
     from transformers import AutoConfig
-    from transformers.utils import find_adapter_config_file
+    from transformers.utils import find_adapter_config_file, logging
 
     from .. import huggingface  # noqa: F401  registers the Linformer with AutoConfig
 
-    silence_transformers()
+    logging.set_verbosity_error()  # callers check missing weights themselves
+    logging.disable_progress_bar()
     config = load_from_transformers(AutoConfig, name)
     attention = getattr(config, "_attn_implementation", None)
     if attention not in ATTENTIONS:
@@ -154,11 +155,3 @@ def drop_stale(known: dict[str, Any] | None, name: str) -> dict[str, Any]:
     scored = known.get("finetuned")
     is_stale = scored and scored.get("weights") != hash_weights(name)
     return {key: value for key, value in known.items() if not (is_stale and key in ("finetuned", "columns"))}
-
-
-def silence_transformers() -> None:
-    """Turn off the warnings and progress bars of transformers; callers check missing weights themselves."""
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()

@@ -84,13 +84,15 @@ def run(options: argparse.Namespace) -> str:
 
 
 def _check(options: argparse.Namespace) -> None:
-    longest, k, n = max(options.lengths), max(options.projected_dim), options.max_positions
+    longest, n = max(options.lengths), options.max_positions
     if options.encoder_embed_dim % HEAD_DIM:
         raise ValueError(f"--encoder-embed-dim must be a multiple of {HEAD_DIM}, got {options.encoder_embed_dim}")
     if n is not None and longest > n:
         raise ValueError(f"--lengths must be at most --max-positions ({n}), got {longest}")
-    if k >= (n or longest) and {*options.models} & {*LINFORMERS}:
-        raise ValueError(f"--projected-dim must be less than n ({n or longest}), got {k}")
+    ks, limits = options.projected_dim, [n] if n else options.lengths
+    for k, limit in ((max(ks), max(limits)), (min(ks), min(limits))):  # each k has an n, and each n a k
+        if k >= limit and {*options.models} & {*LINFORMERS}:
+            raise ValueError(f"--projected-dim must be less than n ({limit}), got {k}")
     if options.kind == "processes" and options.device == "cpu" and options.dtype != "fp32":
         raise ValueError(f"--dtype must be fp32 on a CPU, where fairseq does not train in {options.dtype}")
     if options.data:

@@ -5,7 +5,6 @@ Nothing here needs fairseq; ``fairseq_classifier.py`` is for its checkpoints.
 B rows, n positions, C classes (1 for regression)
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from ..checkpoints.files import open_session
 from ..checkpoints.identify import find_graph
 from ..checkpoints.transformers_loading import (
     find_max_positions,
+    load_config,
     load_from_transformers,
     load_weights_from_transformers,
-    silence_transformers,
 )
 from ..config import POSITIONS_LIMIT
 from ..data.columns import Columns, read_columns
@@ -73,12 +72,9 @@ class TransformersClassifier(Classifier):
     def __init__(self, name: str, device: str = "cpu", max_positions: int | None = None):
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-        from .. import huggingface  # noqa: F401  registers the Linformer with AutoModel
-
-        silence_transformers()
         self.path, self.device = Path(name), torch.device(device)
-        self._tokenizer = load_from_transformers(AutoTokenizer, name)
         model, info = load_weights_from_transformers(AutoModelForSequenceClassification, name, output_loading_info=True)
+        self._tokenizer = load_from_transformers(AutoTokenizer, name)
         if info["missing_keys"]:
             raise ValueError(f"{name} has no trained head for classes of texts; finetune it for them first")
         self.model, config = model.to(self.device).eval(), model.config
@@ -119,22 +115,17 @@ class OnnxClassifier(TransformersClassifier):
     """
 
     def __init__(self, folder):
-        from transformers import AutoConfig, PreTrainedTokenizerFast
+        from transformers import PreTrainedTokenizerFast
 
-        from .. import huggingface  # noqa: F401  registers the Linformer with AutoConfig
-
-        silence_transformers()
-        self.path = Path(folder)
-        config = load_from_transformers(AutoConfig, str(folder))
+        self.path, config = Path(folder), load_config(str(folder))
         if not hasattr(config, "onnx") or config.architectures != ["LinformerForSequenceClassification"]:
             raise ValueError(f"{folder} must be an exported classifier; finetune the model before you export it")
         self._read_config(config)
         self.max_positions = config.onnx["max_positions"]
         self._tokenizer = load_from_transformers(PreTrainedTokenizerFast, str(folder), pad_token="<pad>")
-        threads = int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())
         graph = find_graph(self.path)
         assert graph is not None, f"{folder} is no ONNX folder"
-        self._session = open_session(graph, threads)
+        self._session = open_session(graph, torch.get_num_threads())
 
     def logits(self, batch: Sequence[Encoding]) -> Tensor:
         inputs = self._tokenizer.pad(list(batch), return_tensors="np")

@@ -43,7 +43,6 @@ class LinformerPreTrainedModel(PreTrainedModel):
 
     config_class = LinformerPreTrainedConfig
     base_model_prefix = "linformer"
-    main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_context_parallel = False  # E and F mix the whole sequence, so that shards of it would be wrong
@@ -108,9 +107,6 @@ class LinformerPreTrainedModel(PreTrainedModel):
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
         self.base_model.encoder.embed_tokens = value
-
-    def get_output_embeddings(self) -> nn.Linear | None:
-        return getattr(self, "lm_head", None)
 
     def set_output_embeddings(self, value: nn.Linear) -> None:
         self.lm_head.weight, self.lm_head.bias, self.lm_head.out_features = value.weight, value.bias, len(value.bias)

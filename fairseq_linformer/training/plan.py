@@ -32,6 +32,7 @@ SUPPORTED = {
     "criterion._name": "masked_lm",
     "optimizer._name": "adam",
     "common.amp": "False",
+    "model.offload_activations": "False",
 }
 """Options whose other values need other memory than is counted here."""
 MOMENTS, COPIES = 8, 8
@@ -59,7 +60,7 @@ class PlannedRun:
     def __init__(self, config: str | Path, overrides: Sequence[str] = ()):
         self.cfg = cfg = compose_config(config, overrides)
         for key, value in SUPPORTED.items():
-            if (got := str(OmegaConf.select(cfg, key))) != value:
+            if (got := str(OmegaConf.select(cfg, key, default="False"))) != value:
                 raise ValueError(f"{key} must be {value} for the plan, got {got}")
         self.name = str(cfg.model._name)
         if not issubclass(ARCH_MODEL_REGISTRY.get(self.name, object), RobertaModel):
@@ -77,8 +78,9 @@ class PlannedRun:
         with gpu_kernels(self.num_masked):
             model = self._build_model(self.recomputes)
         self.parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        shape = getattr(model.encoder.sentence_encoder, "config", None)
-        self.kind = f"n{self.n}-" + (f"k{shape.projected_dim}-{shape.sharing}" if shape else "roberta")
+        shape: Any = getattr(model.encoder.sentence_encoder, "config", None)
+        is_linear = shape and shape.projected_dim
+        self.kind = f"n{self.n}-" + (f"k{shape.projected_dim}-{shape.sharing}" if is_linear else "roberta")
 
     def memory(self, sequences: int, recomputed: bool, gpus: int) -> Memory:
         """Memory of a micro-batch when the gradients of an earlier one exist, with activations stored or recomputed."""

@@ -95,6 +95,7 @@ CASES: list[Case] = [
         +run=n512 -> run/n512.; choose from n1024-k128-headwise, .*, tiny$
         common.fp16=false common.bf16=true -> v100-16gb does not support bf16
         common.amp=true -> common.amp must .*True
+        +model.offload_activations=true -> model.offload_activations must .*True
         model._name=bart_base -> model._name must .*bart_base
         """,
     ),
@@ -264,6 +265,7 @@ CASES: list[Case] = [
         """
         --lengths 64 0 -> at least 1, got 0
         --lengths 64 --projected-dim 128 -> --projected-dim .*64
+        --lengths 64 256 --projected-dim 128 -> --projected-dim .*64
         --encoder-embed-dim 100 -> 64, got 100
         --lengths 64 --projected-dim 8 --out text.txt -> text.txt
         """,

@@ -90,6 +90,7 @@ def test_export_and_import_preserve_epsilon(save, tmp_path):
     assert torch.equal(load(tmp_path / "back")(tokens)[0], logits)
     assert torch.equal(encode(tmp_path / "back", TEXTS), tokens)
     card = (tmp_path / "hf" / "README.md").read_text()
+    assert "A RoBERTa with the linear attention of the [Linformer]" in card
     assert "come from bert-True (SHA-256" in card
 
 

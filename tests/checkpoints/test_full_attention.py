@@ -96,6 +96,7 @@ def test_conversion_without_projection(roberta, class_data, tmp_path):
 def test_export_and_import(roberta, tmp_path):
     convert(roberta, tmp_path / "same", projection="none")
     export_checkpoint(tmp_path / "same" / "model.pt", tmp_path / "hf", tokenizer=False)
+    assert "\nA RoBERTa, exported by" in (tmp_path / "hf/README.md").read_text()
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
     expected = logits(model_of(roberta))
     with torch.no_grad():
