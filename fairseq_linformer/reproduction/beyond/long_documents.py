@@ -8,15 +8,15 @@ three, on the first piece; the **Transformer** grown to n positions, with copies
 2 with the window: <s>, and one window of all other tokens, of which F starts as the average, and E with weights that
 fall from its middle.
 
-**imdb**: n = 1,024; each is finetuned for one epoch on the same 10,000 reviews, with three seeds (pieces are read by
-the model of the first piece), and classifies 12,500 others. Compared on those longer than p. **retrieval**: n = 2,048,
-without training; pieces are as few as possible, of equal lengths. Of 999 articles of at least n tokens, a paragraph of
-40 to 100 words is removed, and has to find its article by the cosine of mean-pooled features; queries are read by the
-encoder, or its first layers. A third of the queries each is from the first p tokens, the next p, and farther. Compared
-by hit@1; tf-idf of the words of the paragraphs that begin in the first n tokens is the bar for all. Pieces, too, are of
-the first n tokens. **speed**: documents of n random tokens per second, random weights, two threads, all in turn in each
-of five rounds (three from n = 8,192 on), pieces of exactly p tokens (in retrieval they are up to a fifth shorter); a
-classifier computes only the first position in its last layer, an embedding model all of them.
+**imdb**: n = 1,024; each is finetuned for one epoch on the same 2,500 reviews, as in Table 2, with three seeds (pieces
+are read by the model of the first piece), and classifies 12,500 others. Compared on those longer than p. **retrieval**:
+n = 2,048, without training; pieces are as few as possible, of equal lengths. Of 999 articles of at least n tokens, a
+paragraph of 40 to 100 words is removed, and has to find its article by the cosine of mean-pooled features; queries are
+read by the encoder, or its first layers. A third of the queries each is from the first p tokens, the next p, and
+farther. Compared by hit@1; tf-idf of the words of the paragraphs that begin in the first n tokens is the bar for all.
+Pieces, too, are of the first n tokens. **speed**: documents of n random tokens per second, random weights, two threads,
+all in turn in each of five rounds (three from n = 8,192 on), pieces of exactly p tokens (in retrieval they are up to a
+fifth shorter); a classifier computes only the first position in its last layer, an embedding model all of them.
 
 Qualities are compared document by document: the difference in points with the bootstrap's 95 % interval over documents
 and seeds. Speeds are compared at the task's n, by the slowest and the fastest round. Of the Linformer with W, for each
