@@ -37,6 +37,6 @@ def list_measurements(
             setup.config(case)
     if kind == "processes":
         run = partial(processes, setup=setup, data=data)
-        return [partial(run, cases=cases, batch=max(1, tokens // cases[0].n)) for cases in groups if cases]
+        return [partial(run, cases=cases, batch=max(1, tokens // cases[0].n)) for cases in groups]
     run = partial(inference, memory=True) if kind == "inference" else partial(training)
-    return [partial(run, cases=cases, tokens=tokens, setup=setup) for cases in groups if cases]
+    return [partial(run, cases=cases, tokens=tokens, setup=setup) for cases in groups]

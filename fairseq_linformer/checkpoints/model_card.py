@@ -16,7 +16,7 @@ _TEMPLATE = """\
 {{ card_data }}
 ---
 
-# Linformer
+# {{ "Linformer" if config.projected_dim else "RoBERTa" }}
 
 A RoBERTa {%- if config.projected_dim %} with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768)
 {%- endif %}, exported by fairseq-linformer.
@@ -193,13 +193,13 @@ def _describe(config: LinformerPreTrainedConfig, task: str, graph: Graph | None,
     return ModelCardData(
         library_name="onnx" if graph else "sentence-transformers" if vectors else "transformers",
         pipeline_tag="sentence-similarity" if vectors and not graph else task,
-        tags=["linformer", "fairseq"],
+        tags=["linformer" if config.projected_dim else "roberta", "fairseq"],
         language=imported.get("language") or ("en" if data else None),  # as all of TASKS are
         license=_details(config, "license") or imported.get("license"),
         base_model=imported.get("hub"),
         base_model_relation=relation if imported.get("hub") else None,
         datasets=data or None,
-        model_name="Linformer" if results else None,
+        model_name=("Linformer" if config.projected_dim else "RoBERTa") if results else None,
         eval_results=results or None,
     )
 

@@ -10,6 +10,7 @@ from dataclasses import Field, dataclass, field, fields, make_dataclass
 from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from omegaconf import ListConfig, OmegaConf
 
 from ..config import HeadConfig, LinformerConfig, check_values, format_projected_dim, setting
@@ -63,6 +64,15 @@ class LinformerRobertaConfig(_DeclaredOptions):
     compile: bool = setting(
         False, "compile the encoder layers with torch.compile; the first batches take minutes, checkpoints are the same"
     )
+    min_params_to_wrap: int = setting(DEFAULT_MIN_PARAMS_TO_WRAP, "of RoBERTa's configurations; no layer is wrapped")
+    mha_reg_scale_factor: float = setting(
+        0.0, "scaling factor for regularization of attention heads, in sentence_prediction", at_least=0
+    )
+    ffn_reg_scale_factor: float = setting(
+        0.0, "scaling factor for regularization of FFN units, in sentence_prediction", at_least=0
+    )
+    mha_heads_to_keep: int = setting(-1, "pruning of heads is not supported; only -1 (keep all)", choices=(-1,))
+    ffn_blocks_to_remove: int = setting(-1, "pruning of FFN units is not supported; only -1 (keep all)", choices=(-1,))
 
 
 _OPTIONS = [f for f in fields(LinformerRobertaConfig) if not f.name.startswith("_")]

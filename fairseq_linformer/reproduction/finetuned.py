@@ -25,7 +25,8 @@ def task_folder(task: str, n: int, inputs: Inputs, truncation: str | None = None
     for_n = inputs.tasks / f"{task}-{'ends' if truncation else f'n{n}'}"
     folder = for_n if for_n.is_dir() or truncation else inputs.tasks / task
     if not is_prepared(folder):
-        raise ValueError(f"--tasks {inputs.tasks} has no {folder.name}; `fairseq-linformer prepare {task}` writes it")
+        command = f"fairseq-linformer prepare {task}" + (f" --truncation {truncation}" if truncation else "")
+        raise ValueError(f"--tasks {inputs.tasks} has no {folder.name}; `{command}` writes it")
     check_folder(TASKS[task], folder, n, truncation=truncation)
     if inputs.data is not None:
         dictionary, own = find_shards(inputs.data)[0] / DICTIONARY, folder / "input0" / DICTIONARY

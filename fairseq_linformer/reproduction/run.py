@@ -35,7 +35,7 @@ tokens per second."""
 STAGGERED, GRADED, AUTHORS, FIXED = "staggered", "graded", "normal", "fixed averages"
 """Starts of E and F; the last is the default start, which is not trained."""
 CONTROL_K = 2
-"""k of the control of Linformers made from an encoder: <s>, and one window of all other tokens."""
+"""k of the control of Linformers made from an encoder: <s>, and one average of all other tokens, weighted in E."""
 LEFT_OUT = (None, "headwise", STAGGERED)
 """Fields that a label does not name."""
 

@@ -19,7 +19,7 @@ from .job import quote
 # Model options that belong to the recipe, to a machine, or to the loading of a checkpoint.
 _NOT_INHERITED = """
     dropout attention_dropout activation_dropout pooler_dropout encoder_layerdrop compile checkpoint_activations
-    offload_activations load_checkpoint_heads compressed shared_kv_compressed
+    offload_activations min_params_to_wrap load_checkpoint_heads compressed shared_kv_compressed
     shared_layer_kv_compressed freeze_compress max_positions
 """.split()
 

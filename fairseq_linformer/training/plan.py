@@ -60,7 +60,7 @@ class PlannedRun:
     def __init__(self, config: str | Path, overrides: Sequence[str] = ()):
         self.cfg = cfg = compose_config(config, overrides)
         for key, value in SUPPORTED.items():
-            if (got := str(OmegaConf.select(cfg, key, default="False"))) != value:
+            if str((got := OmegaConf.select(cfg, key)) or False) != value:
                 raise ValueError(f"{key} must be {value} for the plan, got {got}")
         self.name = str(cfg.model._name)
         if not issubclass(ARCH_MODEL_REGISTRY.get(self.name, object), RobertaModel):

@@ -17,10 +17,13 @@ from .test_model import build
     "options",
     [
         dict(encoder_layers=0),
+        dict(mha_heads_to_keep=1),
+        dict(ffn_blocks_to_remove=1),
         dict(quant_noise_pq=0.1),
         dict(quant_noise_scalar=0.1),
         dict(spectral_norm_classification_head=True),
         dict(pooler_dropout=-1.0),
+        dict(ffn_reg_scale_factor=-0.5),
         dict(compile=True, offload_activations=True),
     ],
     ids=str,

@@ -8,12 +8,13 @@ are random.
 decide), and at N at most 0.06 less.
 
 **Curve**, distilled on 4 million tokens, one run per model; the control at n = 128 is k = 2, which is <s> and one
-average of all other tokens, and n = 512 has none, so no verdict is about it. *quarter*: k = n / 4 with W = 4 keeps at
-least 0.9, the control with W = 4 less. *distilled E and F*: each k with W = 4 keeps more than the control. Not enough
-evidence if a model is missing and no other one fails. (Until 2026-11-30 *quarter* had no control, and asked the same of
-n = 512.) Here W does more than E and F: k = 2 with W keeps 0.859, k = n / 4 without it 0.837. The stored k = 2 was
-distilled in fp32, as today's code does, the others in bf16. This is about variance: hit@1 of another model (n = 512, k
-= 128, W = 16) was 73.7 before and 71.7 after distillation (`git show fe161fac:results/retrieval/README.md`).
+average of all other tokens (weighted in E), and n = 512 has none, so no verdict is about it. *quarter*: k = n / 4 with
+W = 4 keeps at least 0.9, the control with W = 4 less. *distilled E and F*: each k with W = 4 keeps more than the
+control. Not enough evidence if a model is missing and no other one fails. (Until 2026-11-30 *quarter* had no control,
+and asked the same of n = 512.) Here W does more than E and F: k = 2 with W keeps 0.859, k = n / 4 without it 0.837. The
+stored k = 2 was distilled in fp32, as today's code does, the others in bf16. This is about variance: hit@1 of another
+model (n = 512, k = 128, W = 16) was 73.7 before and 71.7 after distillation (`git show
+fe161fac:results/retrieval/README.md`).
 """
 
 from collections.abc import Sequence
@@ -138,7 +139,7 @@ def run_distilled(model: Model, inputs: Inputs) -> Result:
 CLAIMS = {
     "graded": "Graded windows keep more of 128 and 256 tokens than staggered ones, and hardly less of 512.",
     "quarter": "At n = 128, k = n / 4 with W = 4 explains 90 % of the variance after 4 million tokens; k = 2 does not.",
-    "distilled E and F": "Also after distillation, E and F explain more than <s> and one window of the text.",
+    "distilled E and F": "Also after distillation, E and F explain more than <s> and one weighted average of the text.",
 }
 
 

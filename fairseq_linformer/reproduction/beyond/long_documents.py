@@ -5,8 +5,7 @@ ends** (128 and 382 tokens, as Sun et al. 2019); **pieces** of p tokens, whose l
 **nearest piece** to a query, and **half pieces** of p / 2 tokens, of embedding models; **half the layers**, the first
 three, on the first piece; the **Transformer** grown to n positions, with copies of its position embeddings; and
 **Linformers** of n converted from it, of k = 256 without and with a local window of 16 (**W**), and as a control of k =
-2 with the window: <s>, and one window of all other tokens, of which F starts as the average, and E with weights that
-fall from its middle.
+2 with the window: <s>, and one average of all other tokens, in E with weights that fall from the middle.
 
 **imdb**: n = 1,024; each is finetuned for one epoch on the same 2,500 reviews, as in Table 2, with three seeds (pieces
 are read by the model of the first piece), and classifies 12,500 others. Compared on those longer than p. **retrieval**:
@@ -324,7 +323,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 CLAIMS = {
     "keeps": "A Linformer with W is as good as the Transformer of its n, and faster.",
     "pieces": "A Linformer with W is worth it next to reading pieces of p tokens with the encoder.",
-    "E and F": "Next to the window, E and F find more than <s> and one window of the document.",
+    "E and F": "Next to the window, E and F find more than <s> and one weighted average of the document.",
 }
 REPORTED = [
     *((LINFORMER, name) for name in (FIRST, BOTH_ENDS, *NOT_CLASSIFIED, WORDS, WITHOUT_W, CONTROL)),

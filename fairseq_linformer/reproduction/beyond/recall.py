@@ -11,12 +11,12 @@ most 5 points above a guess. **E and F**, with their default start and rate, and
 authors': for each window, the mean over seeds of the difference of k = n / 2 to k = 1 (with the default start in both),
 with Student's interval, is above 0. **learned**: so is, at each window and each k of at least n / 8, the difference of
 trained E and F to E and F that stay the averages over windows which they start as (n / k positions in F; those of E
-overlap, and fall from the middle); does not hold if one interval has nothing above 0. (So it fails at k = n / 2, where
-both recall everything. Training adds 3 to 4 points at n / 4, and at n / 8 13 to 17 without a window of 16, -3 with it;
-k = 4 without a window loses 9. These averages are close to the mean pooling of the paper's section 4. From the authors'
-start every k stays at a guess.) If full attention does not recall, nothing else is evaluated: the task or the budget is
-then unsuitable. (Until 2026-11-30 *E and F* also asked for no step down from k to k by more than a point, without
-asking for evidence that there is none; and there was no *learned*.)
+overlap, with weights that fall from the middle); does not hold if one interval has nothing above 0. (So it fails at k =
+n / 2, where both recall everything. Training adds 3 to 4 points at n / 4, and at n / 8 13 to 17 without a window of 16,
+-3 with it; k = 4 without a window loses 9. These averages are close to the mean pooling of the paper's section 4. From
+the authors' start every k stays at a guess.) If full attention does not recall, nothing else is evaluated: the task or
+the budget is then unsuitable. (Until 2026-11-30 *E and F* also asked for no step down from k to k by more than a point,
+without asking for evidence that there is none; and there was no *learned*.)
 """
 
 import math

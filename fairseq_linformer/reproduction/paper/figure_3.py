@@ -8,7 +8,7 @@ three seeds and, with each of them, RoBERTa is 2 bits per predicted token, and e
 without context at its n. Not enough evidence if there is no such budget; not measured if no two models of the rule have
 a seed in common. Models need not have converged, so a table has the ratio to RoBERTa at every budget, and its trend:
 between the last two budgets at which both have learned so much it falls, stays or grows, by the interval of the paired
-difference; it stays if the interval is within 1 / 1.05 and 1.05, and is unclear if none of these is so.
+difference; it stays if the interval is between 1 / 1.05 and 1.05, and is unclear otherwise.
 
 At scale cpu models have 2 layers of 128, and 1,000 sentencepieces of 6,633 articles of Wikipedia, in single precision;
 a perplexity is per piece. k = n / 4 = 16 is smaller than any k of the paper, to which k matters more than n / k

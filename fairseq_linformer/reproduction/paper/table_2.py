@@ -24,9 +24,9 @@ difference. The paper does not name QQP's metric; ASSUMED to be accuracy.
 compared like the small models, task by task. Converted, a Linformer leaves inputs of at most k / 2 tokens as they are,
 so only rows longer than that count, and their number is printed. **quarter**, **window**: k = n / 4, without and with a
 local window of 16, is at most 1 point below the encoder. **E and F**: k = n / 4 with the window is above k = 2 with it,
-that is <s> and one window of all other tokens, and above the encoder finetuned on the first n / 8 tokens, which k = n
-/ 4 keeps one by one (added on 2026-11-30, after one seed of each model on QNLI; a pair is cut as in BERT, the longer
-text first: in half of QQP's long rows both texts lose their end).
+that is <s> and one average of all other tokens (weighted in E), and above the encoder finetuned on the first n / 8
+tokens, which k = n / 4 keeps one by one (added on 2026-11-30, after one seed of each model on QNLI; a pair is cut as in
+BERT, the longer text first: in half of QQP's long rows both texts lose their end).
 """
 
 import json
@@ -34,7 +34,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import permutations
 from pathlib import Path
-from statistics import fmean, mode
+from statistics import mode
 from typing import Any
 
 import numpy as np
@@ -356,10 +356,5 @@ def answer_table(rows: Rows, title: str, chosen: Mapping[str, np.ndarray] | None
         answers = unpack(row) if chosen is None else unpack(row)[chosen.get(row.task, [])]
         if answers.size:
             shares.setdefault((row.model, row.task), []).append(100 * float(answers.mean()))
-    tasks = list(dict.fromkeys(task for _, task in shares))
-    if len(tasks) == len(NAMES):  # the paper's average
-        for model in dict.fromkeys(model for model, _ in shares):
-            means = [fmean(each) for each in zip(*(shares.get((model, task), []) for task in tasks))]
-            shares |= {(model, "mean"): means} if means else {}
     found = [Row(metric="right", model=m, task=task, **repeated(values)) for (m, task), values in shares.items()]
     return pivot(title, found, "model", "task", partial(in_words, digits=4))
