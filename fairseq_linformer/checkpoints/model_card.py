@@ -16,7 +16,7 @@ _TEMPLATE = """\
 {{ card_data }}
 ---
 
-# {{ "Linformer" if config.projected_dim else "RoBERTa" }}
+# {{ name }}
 
 A RoBERTa {%- if config.projected_dim %} with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768)
 {%- endif %}, exported by fairseq-linformer.
@@ -145,9 +145,11 @@ def write_card(
     pooling = graph and graph["pooling"]
     is_score = config.problem_type == "regression" or len(labels) == 1
     logits = "logits[:, 0].tolist()" if is_score else f"[{labels!r}[i] for i in logits.argmax(-1)]"
+    name = "Linformer" if config.projected_dim else "RoBERTa"
     card = ModelCard.from_template(
-        _describe(config, task, graph, vectors),
+        _describe(name, config, task, graph, vectors),
         template_str=_TEMPLATE,
+        name=name,
         config=config,
         graph=graph,
         file=graph and (ONNX_INT8_GRAPH if graph["int8"] else ONNX_GRAPH),
@@ -174,7 +176,9 @@ def _details(config: LinformerPreTrainedConfig, name: str) -> Any:
     return (config.fairseq or {}).get(name) or {}
 
 
-def _describe(config: LinformerPreTrainedConfig, task: str, graph: Graph | None, vectors: str | None) -> ModelCardData:
+def _describe(
+    name: str, config: LinformerPreTrainedConfig, task: str, graph: Graph | None, vectors: str | None
+) -> ModelCardData:
     """The metadata that the hub reads."""
     imported, finetuned = _details(config, "imported"), _details(config, "finetuned")
     results = [
@@ -193,13 +197,13 @@ def _describe(config: LinformerPreTrainedConfig, task: str, graph: Graph | None,
     return ModelCardData(
         library_name="onnx" if graph else "sentence-transformers" if vectors else "transformers",
         pipeline_tag="sentence-similarity" if vectors and not graph else task,
-        tags=["linformer" if config.projected_dim else "roberta", "fairseq"],
+        tags=[name.lower(), "fairseq"],
         language=imported.get("language") or ("en" if data else None),  # as all of TASKS are
         license=_details(config, "license") or imported.get("license"),
         base_model=imported.get("hub"),
         base_model_relation=relation if imported.get("hub") else None,
         datasets=data or None,
-        model_name=("Linformer" if config.projected_dim else "RoBERTa") if results else None,
+        model_name=name if results else None,
         eval_results=results or None,
     )
 

@@ -53,7 +53,7 @@ def evaluate(
         share = throughput.dropped_tokens / (throughput.tokens + throughput.dropped_tokens)
         rows_truncated = f"{throughput.truncated_rows:,} of {throughput.rows:,} rows truncated"
         dropped = f"{classifier.max_positions:,} tokens ({100 * share:.0f} % of tokens dropped)"
-        print(f"{rows_truncated} to {dropped}", file=sys.stderr)
+        print(f"{rows_truncated} to {dropped}; --stride S reads all of a file (not of pairs)", file=sys.stderr)
     result: scores.Scores = {}
     if targets and classifier.is_score:
         result = scores.score_regression(targets, outputs)

@@ -22,8 +22,9 @@ def task_folder(task: str, n: int, inputs: Inputs, truncation: str | None = None
 
     ValueError if it is missing, its inputs are too long or truncated otherwise, or its dictionary is not that of
     ``--data``."""
-    for_n = inputs.tasks / f"{task}-{'ends' if truncation else f'n{n}'}"
-    folder = for_n if for_n.is_dir() or truncation else inputs.tasks / task
+    folder = inputs.tasks / (f"{task}-ends" if truncation else f"{task}-n{n}")
+    if not (truncation or folder.is_dir()):
+        folder = inputs.tasks / task
     if not is_prepared(folder):
         command = f"fairseq-linformer prepare {task}" + (f" --truncation {truncation}" if truncation else "")
         raise ValueError(f"--tasks {inputs.tasks} has no {folder.name}; `{command}` writes it")

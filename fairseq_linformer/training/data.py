@@ -69,7 +69,8 @@ def check_folder(
     if positions > n or (positions < n and truncated):
         raise ValueError(
             f"{folder} was prepared for n = {positions} and has {truncated:,} truncated rows, but the model has "
-            f"n = {n}; prepare the data again in another folder"
+            f"n = {n}; prepare the data again in another folder, or resize the model (a RoBERTa with --arch roberta): "
+            f"fairseq-linformer convert CHECKPOINT OUT --max-positions {positions}"
         )
 
 

@@ -127,7 +127,7 @@ def test_command_with_stride(classifier, pieces, tmp_path, capsys):
     for name, more in (("truncated", []), ("strided", ["--stride", "7"])):
         options = ["--labels", str(labels), "--predictions", str(tmp_path / f"{name}.tsv"), *more]
         main(["evaluate", str(checkpoint), str(rows), *options])
-        message = "1 of 2 rows truncated to 16 tokens (74 % of tokens dropped)"
+        message = "1 of 2 rows truncated to 16 tokens (74 % of tokens dropped); --stride S reads all"
         assert (message in capsys.readouterr().err) == (name == "truncated")
     (_, short, long), (_, same, other) = (
         (tmp_path / f"{name}.tsv").read_text().splitlines() for name in ("truncated", "strided")

@@ -178,11 +178,12 @@ def test_grid(finetune, command, masked_lm, tmp_path):
     assert "grid: no error found; runs to train: 2 of 4" in finetune(checkpoint, *words, "--seed", "1,2", "--dry-run")
     assert sorted(tmp_path.rglob("*")) == files
 
-    # A model of another n needs other data, or is resized.
+    # A model of another n needs other data, or is converted with the command that the error has.
     convert(str(checkpoint), tmp_path / "long", max_positions=32)
     error = finetune(tmp_path / "long", *words, "--dry-run")
-    assert re.search("prepared for n = 16 and has 8 truncated rows, but the model has n = 32; prepare the data", error)
-    command("convert", tmp_path / "long", tmp_path / "short", "--max-positions", 16)
+    assert "8 truncated rows, but the model has n = 32" in error
+    said = re.search(r"fairseq-linformer (convert .*)$", error)[1].replace("CHECKPOINT", str(tmp_path / "long"))
+    command(*said.replace("OUT", str(tmp_path / "short")).split())
     assert "no error found" in finetune(tmp_path / "short", *words[:-1], "other", "--dry-run")
 
 

@@ -1,9 +1,8 @@
 """The singular values of attention matrices have a long tail, and those of higher layers are more skewed.
 
 Measured on two sentence encoders of 6 and 12 layers, on 50 blocks of 512 tokens of each text, or on 50 reviews of which
-the first 512 tokens are read. Neither is a RoBERTa-base
-or large, of which the paper gives curves over 10,000 sentences, and no numbers. The limits below are ours, not the
-paper's.
+the first 512 tokens are read. Neither is a RoBERTa-base or large, of which the paper gives curves over 10,000
+sentences, and no numbers. The limits below are ours, not the paper's.
 
 **Tail.** Holds if in each head, as the paper says, the first quarter of the singular values has at least 0.75 of their
 sum (a quarter if all are equal); does not hold if it has less than 0.5 in one. So a single head decides, not the mean.
