@@ -72,6 +72,13 @@ def lock(folder) -> Iterator[None]:
         os.close(descriptor)
 
 
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files to a folder and its subfolders."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
 def fingerprint(content: Any) -> str:
     """SHA-256 of JSON content, independent of the order of its keys, which are strings."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

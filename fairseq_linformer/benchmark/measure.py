@@ -121,15 +121,16 @@ def inference(cases: Sequence[Case], tokens: int, setup: Setup, memory: bool = F
             modules[case](batches[case.n][:1])
         return torch.inference_mode()(partial(modules[case], batches[case.n]))
 
-    def count_bytes(case: Case) -> int:
-        with torch.no_grad():
-            run = partial(modules[case], batches[case.n])
-            return peak_bytes(run, modules[case], [batches[case.n]], setup.device)
-
     with limit_memory(setup.device):
         runs, lost = _build_each(cases, build)
         seconds = setup.time(runs)
-        peaks = {case: count_bytes(case) for case in seconds} if memory else {}
+        with torch.no_grad():
+            peaks = {
+                case: peak_bytes(
+                    partial(modules[case], batches[case.n]), modules[case], [batches[case.n]], setup.device
+                )
+                for case in (seconds if memory else ())
+            }
     times = {case: [1e6 * each / batches[case.n].numel() for each in rounds] for case, rounds in seconds.items()}
     rows = [
         Row(metric="microseconds_per_token", unit="microseconds per token", **case.keys, **repeated(rounds))

@@ -66,12 +66,10 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float], unit: str 
 
 
 def compare_times(times: Mapping[Case, Sequence[float]]) -> Iterator[Row]:
-    """Rows of the speedup over other models, and the time with a local window relative to that without it."""
+    """Rows of the speedup over other models."""
     for case, other in pairs_with_others(times):
         faster = ratio(times[other], times[case])
         yield Row(metric="time_ratio", **case.keys, baseline=other.model, **faster)
-    for case, other in pairs_without_window(times):
-        yield Row(metric="relative_time", **case.keys, baseline="W = 0", **ratio(times[case], times[other]))
 
 
 def byte_rows(peaks: Mapping[Case, int]) -> Iterator[Row]:
@@ -89,15 +87,6 @@ def pairs_with_others(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
         (ours, other)
         for ours, other in itertools.permutations(cases, 2)
         if ours.model in OURS and other.model not in OURS and ours.n == other.n and other.k in (None, ours.k)
-    ]
-
-
-def pairs_without_window(cases: Iterable[Case]) -> list[tuple[Case, Case]]:
-    """Each model with a local window, and the same without."""
-    return [
-        (wide, plain)
-        for wide, plain in itertools.permutations(cases, 2)
-        if wide.local_window and plain == wide._replace(local_window=0)
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from safetensors.torch import save_file
 
 from ..data.tokenizer_files import DICTIONARY, TOKENIZER_JSON
-from ..files import new_folder
+from ..files import new_folder, write_files
 from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
 from ..models.dictionaries import check_dictionary, read_labels
 from ..models.options import ARCHITECTURES
@@ -28,7 +28,6 @@ from .files import (
     get_cfg_section,
     read_checkpoint,
     resolve_model,
-    write_files,
 )
 from .identify import Kind, identify
 from .model_card import write_card

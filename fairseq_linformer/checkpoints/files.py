@@ -12,7 +12,7 @@ from torch import Tensor
 from ..config import LinformerConfig
 from ..data.manifest import MANIFEST
 from ..data.tokenizer_files import DICTIONARY, find_tokenizer_files, list_tokenizer_files
-from ..files import open_atomic
+from ..files import open_atomic, write_files
 from .identify import MODEL
 
 LABELS = f"label/{DICTIONARY}"
@@ -152,13 +152,6 @@ def write_model(folder: Path, checkpoint: dict[str, Any], files: Files) -> None:
     """Write ``model.pt`` and the files that belong next to it to a folder."""
     write_checkpoint(checkpoint, folder / MODEL)
     write_files(folder, files)
-
-
-def write_files(folder: Path, files: Files) -> None:
-    """Write files to a folder and its subfolders."""
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
 
 
 def open_session(graph: Path, threads: int) -> Any:

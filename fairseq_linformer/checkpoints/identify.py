@@ -65,9 +65,7 @@ def identify(checkpoint) -> ModelPath:
     if path.suffix == ".pt":
         raise ValueError(f"{path} is not a file; expected {Kind.FAIRSEQ}")
     if not folder.is_dir():
-        owner, slash, _ = str(checkpoint).partition("/")
-        is_path = os.path.isabs(checkpoint) or str(checkpoint).startswith(".") or str(checkpoint).count("/") > 1
-        if is_path or (slash and os.path.isdir(owner)):
+        if len(folder.parts) > 2 or os.path.isdir(os.path.dirname(checkpoint)):
             raise ValueError(f"{checkpoint} is not a folder, nor a name on the hub")
         return ModelPath(Kind.TRANSFORMERS, str(checkpoint))
     if not (folder / "config.json").is_file():

@@ -35,9 +35,7 @@ def run(options: argparse.Namespace) -> str:
 
     experiments, results = load_all(), Path(options.results)
     if options.experiment == "list":
-        table = [(name, ", ".join(module.PARTS), module.SAYS) for name, module in experiments.items()]
-        widths = [max(map(len, column)) for column in zip(*table)]
-        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in table)
+        return "\n".join(f"{name:16}{', '.join(each.PARTS):28}{each.SAYS}" for name, each in experiments.items())
     if options.experiment not in (*experiments, "report"):
         known = f"list, report, {', '.join(experiments)}"
         raise ValueError(f"unknown experiment {options.experiment!r}; choose from {known}")

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files import new_folder, write_lines
+from ..files import new_folder, write_files, write_lines
 from ..progress import progress_bar
 from .binarized import BinarizedWriter
 from .manifest import write_manifest
@@ -79,8 +79,7 @@ def prepare_task(
         # fairseq reads those of the inputs; the first one is next to the tokenizer, for inputs that are text.
         for part in (".", *(f"input{i}" for i in range(task.num_inputs))):
             write_lines(folder / part / DICTIONARY, tokenizer.dictionary)
-        for name, content in tokenizer.model_files.items():
-            (folder / name).write_bytes(content)
+        write_files(folder, tokenizer.model_files)
         if task.classes:
             write_lines(folder / "label" / DICTIONARY, (f"{name} 1" for name in task.class_names))
         manifest = {

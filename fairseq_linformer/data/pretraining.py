@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files import fingerprint, new_folder, write_lines
+from ..files import fingerprint, new_folder, write_files, write_lines
 from .binarized import BinarizedWriter
 from .documents import BATCH_DOCUMENTS, import_datasets, load_documents, split_paragraphs
 from .manifest import describe_source, write_manifest
@@ -64,8 +64,7 @@ def prepare_corpus(
             entries = [f"{name} {counts[i]}" for i, name in enumerate(entry_names(entries), FIRST_ID)]
         for i in range(shards):
             write_lines(folder / f"shard{i}/{DICTIONARY}", entries)
-            for name, model in tokenizer.model_files.items():
-                (folder / f"shard{i}" / name).write_bytes(model)
+            write_files(folder / f"shard{i}", tokenizer.model_files)
         ends = np.cumsum([len(dataset) for dataset in encoded])
         kept = np.diff(np.searchsorted(first, ends), prepend=0).tolist()
         content = {

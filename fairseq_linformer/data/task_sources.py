@@ -78,11 +78,8 @@ def open_source(task: Task, source) -> TaskFiles:
                     checksums = {ACL_IMDB: hashlib.sha256(listing.encode()).hexdigest()}
                 return TaskFiles(files, table, {"kind": kind, "sha256": checksums})
     expected = ", ".join([*task.tsv.files.values()] + [f"or with {ACL_IMDB}"] * bool(task.reviews))
-    expected = f"--source must be hub, or a folder with {expected}, or with the hub's {task.hub.files['train']}"
-    if path.is_dir():
-        raise ValueError(f"{path} has no files of {task.name}; {expected}")
-    problem = "is not a folder; unpack archives first" if path.exists() else "does not exist"
-    raise ValueError(f"{path} {problem}; {expected}")
+    expected = f"hub, or an unpacked folder with {expected}, or with the hub's {task.hub.files['train']}"
+    raise ValueError(f"--source must be {expected}, got {path}")
 
 
 def _open_hub(task: Task, table: TaskTable) -> TaskFiles:

@@ -5,7 +5,7 @@ n tokens of a document; pieces of p tokens, the longest input of the encoder
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from torch import Tensor
 from ..benchmark.timing import choose_clock, time_interleaved
 from ..checkpoints.files import get_cfg_section, read_checkpoint, replace_model, write_checkpoint
 from ..checkpoints.to_linformer import resize, to_linformer
-from ..config import LinformerConfig
 from ..data.tasks import TRUNCATIONS
 from ..data.truncation import truncate
 from ..models.state_dicts import max_positions, upgrade_names
@@ -88,12 +87,14 @@ def keep_layers(checkpoint: dict[str, Any], layers: int) -> dict[str, Any]:
 # Speed
 
 
-def build_config(reader: Reader, sizes: dict[str, Any]) -> LinformerConfig:
-    """The encoder of a reader.
+def build_model(reader: Reader, sizes: dict[str, Any]) -> Any:
+    """A classifier with random weights.
 
     Args:
         sizes: ``layers``, ``width``, ``heads`` and ``vocabulary`` of the encoder.
     """
+    from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
+
     model = reader.model
     shape = {
         "vocab_size": sizes["vocabulary"],
@@ -103,15 +104,8 @@ def build_config(reader: Reader, sizes: dict[str, Any]) -> LinformerConfig:
         "ffn_embed_dim": 4 * sizes["width"],
         "attention_heads": sizes["heads"],
     }
-    return LinformerConfig(**{**shape, **(model.options if model.k else {"projection": "none"})})
-
-
-def build_model(reader: Reader, sizes: dict[str, Any]) -> Any:
-    """A classifier with random weights."""
-    from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
-
-    config = LinformerPreTrainedConfig(**asdict(build_config(reader, sizes)))
-    return LinformerForSequenceClassification(config).eval()
+    options = model.options if model.k else {"projection": "none"}
+    return LinformerForSequenceClassification(LinformerPreTrainedConfig(**{**shape, **options})).eval()
 
 
 def cut(tokens: Tensor, reader: Reader) -> Tensor:

@@ -185,15 +185,17 @@ def find_shards(text: Path, single: bool = False) -> list[Path]:
     return shards
 
 
+def describe_files(sources: Iterable[Mapping[str, Any]]) -> str:
+    """Names and checksums of the files of sources, as ``describe_source`` has them."""
+    files = (file for source in sources for file in source["files"])
+    return ", ".join(f"{Path(each['path']).name} {each['sha256'][:12]}" for each in files)
+
+
 def describe_text(text: Path) -> str:
     """The sources of a text if it has a manifest, and the checksums of its files."""
     first, *others = find_shards(text)
     manifest = first.resolve().parent / "manifest.json"
-    sources = ""
-    if manifest.is_file():
-        files = [file for source in read_json(manifest)["sources"] for file in source["files"]]
-        names = (f"{Path(each['path']).name} {each['sha256'][:12]}" for each in files)
-        sources = f"made of {', '.join(names)}; "
+    sources = f"made of {describe_files(read_json(manifest)['sources'])}; " if manifest.is_file() else ""
     parts = [first / name for name in TEXT_FILES] + [each / "train.bin" for each in others]
     sums = (f"{path.parent.name}/{path.name} {sha256(path)[:12]}" for path in parts)
     return f"{sources}sha256: {', '.join(sums)}"

@@ -253,7 +253,9 @@ def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> d
     claim(folder, {"--data": describe_text(text)})  # finished runs are used again
     trained: dict[Run, Trained] = {}
     for run in dict.fromkeys(each for last in runs for each in (last.parent, last) if each):
-        initial = find_initial(run, trained[run.parent]) if run.parent else None
+        initial = None
+        if run.parent:
+            (initial,) = trained[run.parent].checkpoint.parent.glob(f"checkpoint_*_{run.branches_at}.pt")
         job = build_job(run, initial, sizes, folder, text)
         # A complete run may have been moved together with what it was trained from.
         ignore = PATH_OPTIONS if (job.folder / run_folder.DONE).exists() else ()
@@ -261,12 +263,6 @@ def train_runs(runs: Sequence[Run], sizes: Sizes, folder: Path, text: Path) -> d
         local.train(job)
         trained[run] = Trained(job.folder, initial)
     return trained
-
-
-def find_initial(branch: Run, parent: Trained) -> Path:
-    """The checkpoint that a branch continues from."""
-    (path,) = parent.checkpoint.parent.glob(f"checkpoint_*_{branch.branches_at}.pt")
-    return path
 
 
 def build_job(run: Run, initial: Path | None, sizes: Sizes, folder: Path, text: Path) -> TrainingJob:

@@ -12,12 +12,12 @@ these accuracies on the 872 development rows, of which 50.9 % have the most freq
 """
 
 import itertools
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..checkpoints.identify import ModelPath
+from ..config import check_values, setting
 from .initial_checkpoint import read_width
 
 LR, BATCH_SIZE, EPOCHS, SEED = 1e-5, 32, 10, 1
@@ -39,16 +39,13 @@ class Recipe:
         seed: seed of the classification head, dropout and shuffling.
     """
 
-    lr: float = LR
+    lr: float = setting(LR, above=0)
     batch_size: int = BATCH_SIZE
     epochs: int = EPOCHS
-    seed: int = SEED
+    seed: int = setting(SEED, at_least=0, at_most=(1 << 32) - 1)
 
     def __post_init__(self) -> None:
-        if not 0 < self.lr < math.inf:
-            raise ValueError(f"--lr must be above 0, got {self.lr}")
-        if not 0 <= self.seed < 1 << 32:
-            raise ValueError(f"--seed must be between 0 and {(1 << 32) - 1}, got {self.seed}")
+        check_values(Recipe, self, {"lr": "--lr", "seed": "--seed"})
 
     @property
     def name(self) -> str:

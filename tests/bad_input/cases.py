@@ -65,7 +65,7 @@ CASES: list[Case] = [
         "prepare sst-2",
         "out --tokenizer spm.model",
         """
-        --source text.txt -> text.txt is not a folder; unpack archives first
+        --source text.txt -> must be hub, or an unpacked folder with
         --source glue --train-rows 9999 -> --train-rows must .*9999
         """,
     ),

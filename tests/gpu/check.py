@@ -230,8 +230,8 @@ def time_models(sizes: Sizes, n: int) -> dict[str, Any]:
         return {"ok": False, "summary": "; ".join(reasons), "rows": measured}
     ratios: dict[str, float] = {}
     for what, rows in measured.items():
-        windowed = {row.metric: row.value for row in rows if row.local_window}
-        ratios |= {f"{what} over W=0": windowed["relative_time"], f"{what} over sdpa": 1 / windowed["time_ratio"]}
+        faster = {bool(row.local_window): row.value for row in rows if row.metric == "time_ratio"}
+        ratios |= {f"{what} over W=0": faster[False] / faster[True], f"{what} over sdpa": 1 / faster[True]}
     summary = ", ".join(f"{name} {r:.2f} (bar {bars.get(name, 'none')})" for name, r in ratios.items())
     return {"ok": True, "summary": f"W={sizes.window}: {summary}", "rows": measured, "ratios": ratios, "bars": bars}
 

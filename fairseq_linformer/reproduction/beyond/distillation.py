@@ -19,6 +19,7 @@ fe161fac:results/retrieval/README.md`).
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -77,13 +78,12 @@ def run(inputs: Inputs) -> Result:
     return run_distilled(model, inputs) if model else run_converted(inputs)
 
 
-def conversions(sizes: dict[str, Any]) -> list[Model]:
-    """Linformers of N without training, with staggered and with graded windows."""
+def conversions(sizes: dict[str, Any]) -> list[list[Model]]:
+    """Linformers of N without training, for each local window with staggered and with graded windows."""
     n = sizes["inputs"][-1]
     return [
-        Model(n, n // 4, start=start, local_window=window)
+        [Model(n, n // 4, start=start, local_window=window) for start in (STAGGERED, GRADED)]
         for window in sizes["windows"]
-        for start in (STAGGERED, GRADED)
     ]
 
 
@@ -95,7 +95,7 @@ def run_converted(inputs: Inputs) -> Result:
     checkpoint = read_checkpoint(encoder)
     with TemporaryDirectory() as folder:
         student = Path(folder, "student.pt")
-        for model in conversions(sizes):
+        for model in chain(*conversions(sizes)):
             write_checkpoint(to_linformer(checkpoint, **model.options), student)
             for length in lengths:
                 shares = explained_variance(encoder, student, shard, length, sizes["tokens"])
@@ -191,13 +191,9 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 def graded_checks(rows: Rows, sizes: dict[str, Any]) -> list[Check]:
     """Graded windows against staggered ones, at each length; those that graded windows keep as they are come last."""
     lengths, longest = sizes["inputs"], sizes["inputs"][-1]
-    pairs = [
-        [Model(longest, longest // 4, start=start, local_window=window) for start in (GRADED, STAGGERED)]
-        for window in (sizes["windows"] if rows else ())
-    ]
     return [
         keeps_more(rows, graded, staggered, n, MAX_LOSS if n == longest else 0.0)
-        for graded, staggered in pairs
+        for staggered, graded in (conversions(sizes) if rows else ())
         for n in sorted(lengths, key=lambda n: n <= longest // 8)
     ]
 

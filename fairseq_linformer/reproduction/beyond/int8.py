@@ -37,7 +37,7 @@ from ..benchmarks import ratio_rows
 from ..document_models import MINILM, SMOKE, Reader, time_readers
 from ..finetuned import finetune_once, finetuned_result, task_folder
 from ..page import Table, pivot
-from ..paired import answer_row, answers_of, difference
+from ..paired import answer_row
 from ..paper import table_2
 from ..result import Inputs, Parts, Result, Row, Rows, describe_text, in_words, join, repeated, significant
 from ..run import Model
@@ -141,20 +141,14 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     exports, speed = join(result for result in results if result.part != "speed"), join(results, "speed")
     tasks = TASKS if exports else ()
     checks = {
-        "accuracy": [accuracy_check(exports, task) for task in tasks],
+        "accuracy": [
+            table_2.check_answers(exports, [task], INT8, PYTORCH, -MAX_LOSS, metric=ACCURACY) for task in tasks
+        ],
         "logits": [limit_check(exports, task, LOGITS, ONNX) for task in tasks],
         "size": [limit_check(exports, task, SIZE, INT8) for task in tasks],
         "speed": [speed_check(speed, *pair) for pair in PAIRS if speed],
     }
     return [Verdict(name, claim, checks[name]) for name, claim in CLAIMS.items()]
-
-
-def accuracy_check(rows: Rows, task: str) -> Check:
-    """The int8 graph gives hardly fewer right answers than PyTorch."""
-    int8, pytorch = (answers_of(rows, ACCURACY, task=task, model=model) for model in (INT8, PYTORCH))
-    if len(int8) < MIN_SEEDS:
-        return Check(UNDECIDED, f"{task} is not measured with {MIN_SEEDS} seeds")
-    return difference([(int8, pytorch)], f"{task}, int8 minus PyTorch, points").at_least(-MAX_LOSS)
 
 
 def limit_check(rows: Rows, task: str, metric: str, model: str) -> Check:

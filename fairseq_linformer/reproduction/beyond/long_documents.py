@@ -65,7 +65,7 @@ from ..encoder import open_encoder
 from ..finetuned import encoder_job, finetune_once, finetuned_result, task_folder
 from ..page import Panel, Table, pivot
 from ..paired import answer_row, answers_of, difference, unpack
-from ..result import Inputs, Parts, Result, Row, Rows, join, repeated
+from ..result import Inputs, Parts, Result, Row, Rows, describe_files, join, repeated
 from ..retrieval import PLACES, choose_candidates, find_by_reader, find_by_words
 from ..run import CONTROL_K, Model
 from ..verdict import FAILS, HOLDS, UNDECIDED, Check, Estimate, Verdict
@@ -198,8 +198,7 @@ def measure_retrieval(name: str, inputs: Inputs) -> Result:
         ranks = find_by_reader(open_reader(query_reader, encoder), open_reader(reader, encoder), reader, candidates)
     rows = Rows(answer_row(ranks < at, f"hit@{at}", reader=name, n=n) for at in (1, 10))
     rows += [answer_row([each.place == place for each in candidates], "from", place=place, n=n) for place in PLACES]
-    described = [describe_source(locate_source(parse_source(source)))["files"] for source in inputs.source]
-    data = ", ".join(f"{Path(file['path']).name} {file['sha256'][:12]}" for files in described for file in files)
+    data = describe_files(describe_source(locate_source(parse_source(source))) for source in inputs.source)
     configuration = {"encoder": read_checkpoint(encoder)["provenance"]["imported"]}
     return inputs.result(rows, data, configuration)
 

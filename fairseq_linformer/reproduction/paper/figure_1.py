@@ -30,7 +30,7 @@ from ...analysis.sentences import Sentences
 from ...analysis.spectrum import Spectrum, measure_spectrum
 from ...data.manifest import describe_source
 from ..page import Panel, Table
-from ..result import Inputs, Parts, Result, Row, Rows, in_words, join, repeated, significant
+from ..result import Inputs, Parts, Result, Row, Rows, describe_files, in_words, join, repeated, significant
 from ..verdict import UNDECIDED, Check, Verdict, decide
 
 TITLE, WHERE = "Figure 1", "Figure 1, section 3"
@@ -59,8 +59,7 @@ def run(inputs: Inputs) -> Result:
     else:
         spectra = {f"{name}, {text.name}": measure_spectrum(model, text, number, n, text.name) for text in texts}
         rows = rows_of(spectra)
-    sums = [[file["sha256"][:12] for file in describe_source(text.source)["files"]] for text in texts]
-    data = "sha256: " + ", ".join(" ".join([text.name, *each]) for text, each in zip(texts, sums))
+    data = describe_files(describe_source(text.source) for text in texts)
     return replace(inputs, part=f"{inputs.part} {name.lower()}").result(rows, data)
 
 

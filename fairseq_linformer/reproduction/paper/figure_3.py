@@ -159,8 +159,7 @@ def run(inputs: Inputs) -> Result:
     overrides = slurm_overrides(model, seed)
     folder = inputs.runs / run_name(PRETRAINING_YAML, overrides)
     if not (folder / DONE).exists():
-        words = " ".join(overrides)
-        command = f"fairseq-linformer submit {PRETRAINING_YAML.name} {words} --runs {inputs.runs} task.data=FOLDER"
+        command = f"fairseq-linformer submit {' '.join(overrides)} --runs {inputs.runs} task.data=FOLDER"
         raise ValueError(f"{folder} is not trained; `{command}` submits it")
     trained = Trained(folder)
     return pretrained_result(model, seed, {PAPER_BUDGET: trained}, trained, inputs)

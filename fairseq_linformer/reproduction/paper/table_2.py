@@ -276,12 +276,18 @@ def small_verdicts(rows: Rows, scale: str) -> list[Verdict]:
 
 
 def check_answers(
-    rows: Rows, tasks: Sequence[str], a: str, b: str, limit: float, chosen: np.ndarray | None = None
+    rows: Rows,
+    tasks: Sequence[str],
+    a: str,
+    b: str,
+    limit: float,
+    chosen: np.ndarray | None = None,
+    metric: str = "right",
 ) -> Check:
     """Points by which the accuracy of a is above that of b, mean over tasks, on all rows or on those ``chosen``; at
     least the limit, or above it if it is 0."""
     where = f"{tasks[0] if len(tasks) == 1 else 'mean over tasks'}: {a} minus {b}"
-    answers = partial(answers_of, rows, "right")
+    answers = partial(answers_of, rows, metric)
     pairs = [(answers(task=task, model=a), answers(task=task, model=b)) for task in tasks]
     if any(ours.shape != theirs.shape or len(ours) < MIN_SEEDS for ours, theirs in pairs):
         return Check(UNDECIDED, f"{where} needs {MIN_SEEDS} seeds, and the same rows")

@@ -59,15 +59,13 @@ def k_of(row: Row) -> int:
     return math.ceil(min(theorem2.stated_k(row.n, row.head_dim, EPSILON)))
 
 
-def at_stated_k(rows: Rows, norm: str) -> list[tuple[Row, Row]]:
-    """Shares of rows within eps at the theorem's own k: with the E and F of the proof, and with F = 0."""
-    proof, nothing = (rows.select(f"{norm}_within_eps", approximation=each) for each in (PROOF, NOTHING))
-    return [(row, other) for row, other in zip(proof, nothing, strict=True) if row.k == k_of(row)]
-
-
 def norm_checks(rows: Rows, norm: str) -> list[Check]:
+    """At the theorem's own k, the share of rows within eps with the E and F of the proof; F = 0 must not reach it."""
     checks = []
-    for row, nothing in at_stated_k(rows, norm):
+    shares_of = (rows.select(f"{norm}_within_eps", approximation=each) for each in (PROOF, NOTHING))
+    for row, nothing in zip(*shares_of, strict=True):
+        if row.k != k_of(row):
+            continue
         shares = f"{row.value:.2f} of rows; needs ≥ {MIN_SHARE}; F = 0: {nothing.value:.2f}"
         text = f"{row.source}, n = {row.n}, k = {row.k}: {shares}"
         if nothing.value >= MIN_SHARE:
