@@ -1,6 +1,7 @@
-"""Small checkpoints to convert and evaluate, trained for an update or two, with noise so that every weight matters."""
+"""Small checkpoints to convert and evaluate, trained for some updates, most with noise so that every weight matters."""
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from . import fairseq_commands
 TEXT = ["the cat sat on the mat", "a dog ran to the mat", "the dog and the cat ran on", "a Cat and a dog sat"]
 PARTS = ["a cat", "the cat", "a dog", "the dog"]
 ROWS = [(f"{part} {text}", int("cat" in part)) for part in PARTS for text in (*TEXT, "sat", "ran on the mat")]
+ROBERTA = ["--arch", "roberta", *fairseq_commands.TINY[2:-2], "--encoder-layers", "2"]
 
 
 def shake(path, seed: int = 0) -> None:
@@ -58,6 +60,19 @@ def train_checkpoint(mlm_data, tmp_path_factory):
             fairseq_commands.train(mlm_data, made[options], *options, updates=1)
             shake(made[options] / "checkpoint_last.pt")
         return made[options]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def train_roberta(mlm_data, tmp_path_factory):
+    """A function that trains a RoBERTa with options of ``fairseq-train`` and returns the path of the checkpoint."""
+
+    @cache
+    def make(*options) -> Path:
+        folder = tmp_path_factory.mktemp("roberta")
+        fairseq_commands.train(mlm_data, folder, *options, model=ROBERTA, updates=3)
+        return folder / "checkpoint_last.pt"
 
     return make
 

@@ -19,6 +19,7 @@ from .checkpoint_fixtures import (  # noqa: F401  fixtures
     masked_lm_folder,
     pieces,
     train_checkpoint,
+    train_roberta,
 )
 from .wheel import extra_environment, wheel, wheel_environment  # noqa: F401  fixtures
 
@@ -56,6 +57,22 @@ def clean_checkout(monkeypatch):
     """Tests measure as at a clean commit, whatever is being edited."""
     found = machine.current_commit
     monkeypatch.setattr(machine, "current_commit", lambda: found().removesuffix(machine.DIRTY))
+
+
+@pytest.fixture
+def command(capsys):
+    """A function that runs ``fairseq-linformer`` with these words, and returns what it prints, or its error."""
+    from fairseq_linformer.cli import main
+
+    def command(*words):
+        try:
+            main([*map(str, words)])
+        except SystemExit as end:
+            return str(end.code)
+        output = capsys.readouterr()
+        return output.out or output.err
+
+    return command
 
 
 @pytest.fixture(scope="session")

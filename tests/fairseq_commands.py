@@ -123,6 +123,22 @@ def load(save_dir, name="checkpoint_last.pt"):
     return torch.load(os.path.join(save_dir, name), map_location="cpu", weights_only=True)
 
 
+def same_bits(one, other) -> bool:
+    """Whether the last checkpoints in two folders have equal parameters and moments of Adam."""
+    ours, theirs = load(one), load(other)
+    moments = [checkpoint["last_optimizer_state"]["state"] for checkpoint in (ours, theirs)]
+    assert ours["model"].keys() == theirs["model"].keys() and len(moments[0]) == len(moments[1]) > 0
+    return all(torch.equal(value, theirs["model"][key]) for key, value in ours["model"].items()) and all(
+        torch.equal(moments[0][i][name], moments[1][i][name]) for i in moments[0] for name in ("exp_avg", "exp_avg_sq")
+    )
+
+
+def load_model(path, **overrides):
+    """The model of a checkpoint, loaded by fairseq, with some of its options changed."""
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=overrides)
+    return model.eval()
+
+
 def free_port() -> int:
     """A free port of this machine."""
     with socket.socket() as s:

@@ -1,15 +1,10 @@
 """The demo's numbers are those of the logs, and a model that learned nothing fails."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts/demo_scores.py"
-spec = importlib.util.spec_from_file_location("demo_scores", SCRIPT)
-demo = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(demo)
+from scripts import demo_scores as demo
 
 LOGS = {
     "validate-before": '| valid | {"valid_loss": "9", "valid_ppl": "512"}\n',

@@ -11,7 +11,6 @@ from importlib.metadata import packages_distributions, requires
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from transformers import pipeline
 
 from .checkpoint_fixtures import ROWS
 from .test_documentation import ROOT, blocks
@@ -92,15 +91,6 @@ def test_a_command_says_how_to_install_what_is_missing(words, run, tmp_path):
     command = re.escape("pip install 'fairseq-linformer[all]'")
     assert ended.returncode == 1 and "Traceback" not in ended.stderr
     assert re.search(rf"^fairseq-linformer needs \w+, which is not installed; run: {command}\n\Z", ended.stderr, re.M)
-
-
-@pytest.mark.slow
-def test_huggingface_opens_an_export(run, classifier_folder):
-    text = "the cat sat on the mat"
-    script = "import sys; from transformers import pipeline\n"
-    script += "print(pipeline('text-classification', sys.argv[1], trust_remote_code=True)(sys.argv[2]))"
-    ended = run("huggingface", "python", "-c", script, classifier_folder, text)
-    assert ast.literal_eval(ended.stdout) == pipeline("text-classification", str(classifier_folder))(text)
 
 
 @pytest.mark.slow

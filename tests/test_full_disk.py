@@ -29,12 +29,6 @@ def disk(tmp_path):
         yield folder
 
 
-def fails(words) -> None:
-    """A full disk is no input that a command rejects: the error is that of the library that writes."""
-    with pytest.raises((SystemExit, Exception), match=NO_SPACE):
-        main([*map(str, words)])
-
-
 def test_results(disk):
     path = disk / "figure_9/cpu.json"
     write(result("a"), path)
@@ -49,18 +43,20 @@ def test_results(disk):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_export(seed, masked_lm, disk):
-    fill_at_random(disk, seed, 36)
-    words = ["export", masked_lm / "checkpoint_last.pt", disk / "out"]
-    fails(words)
-    assert contents(disk) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-def test_corpus(seed, disk, tmp_path):
-    text = write_text(tmp_path / "text.txt", build_documents(100))
-    words = ["--tokenizer", write_gpt2(tmp_path / "gpt2"), "--source", text, "--workers", 1, "--valid-share", 0.3]
-    fill_at_random(disk, seed, 40)
-    fails(["prepare", "pretraining", disk / "out", *words])
+@pytest.mark.parametrize(
+    "words, needed",
+    [
+        ("export {checkpoint} {out}", 36),
+        ("prepare pretraining {out} --tokenizer {tokenizer} --source {text} --workers 1 --valid-share 0.3", 40),
+    ],
+    ids=["export", "prepare"],
+)
+def test_commands(words, needed, seed, masked_lm, disk, tmp_path):
+    """A full disk is no input that a command rejects: the error is that of the library that writes."""
+    paths = {"checkpoint": masked_lm / "checkpoint_last.pt", "out": disk / "out"}
+    paths["text"] = write_text(tmp_path / "text.txt", build_documents(100))
+    paths["tokenizer"] = write_gpt2(tmp_path / "gpt2")
+    fill_at_random(disk, seed, needed)
+    with pytest.raises((SystemExit, Exception), match=NO_SPACE):
+        main(words.format(**paths).split())
     assert contents(disk) == {}

@@ -1,26 +1,16 @@
 """scripts/python_docs.py: the documentation of a small standard library with known text."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+
+from scripts import python_docs
 
 CLASS_WORDS = {"ham": "salted and smoked", "jam": "boiled with sugar"}
 
 
 @pytest.fixture
-def python_docs(monkeypatch):
-    path = Path(__file__).parent.parent / "scripts" / "python_docs.py"
-    spec = importlib.util.spec_from_file_location("python_docs", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "NUM_CLASSES", 2)
-    return module
-
-
-@pytest.fixture
-def library(tmp_path):
+def library(tmp_path, monkeypatch):
     """A standard library of two packages, a top-level module, topics, and files to skip."""
+    monkeypatch.setattr(python_docs, "NUM_CLASSES", 2)
 
     def put(name, text):
         path = tmp_path / "lib" / name
@@ -39,7 +29,7 @@ def library(tmp_path):
     return tmp_path / "lib"
 
 
-def test_documents_are_unique_and_ordered(python_docs, library):
+def test_documents_are_unique_and_ordered(library):
     documents = python_docs.collect_documents(library)
     texts = [document.text for document in documents]
     assert texts[:3] == ["First topic. End.", "Second topic.", "A module by itself."]
@@ -48,7 +38,7 @@ def test_documents_are_unique_and_ordered(python_docs, library):
     assert len(set(texts)) == len(texts) == 2 + 1 + 2 * 60
 
 
-def test_task_hides_the_package_and_its_development_set_is_not_in_the_text(python_docs, library, tmp_path):
+def test_task_hides_the_package_and_its_development_set_is_not_in_the_text(library, tmp_path):
     python_docs.write_corpus(tmp_path / "out", library)
     text = {document.strip() for document in (tmp_path / "out/text.txt").read_text().split("\n\n")}
     counts = {}

@@ -11,9 +11,14 @@ from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoin
 from fairseq_linformer.checkpoints.to_linformer import to_linformer
 
 from ..checkpoint_fixtures import write_sentencepiece
+from ..checkpoints.encoders import save_encoder
 
 TEXT = ["the cat sat on the mat", "a dog ran to the mat and sat", "the dog and the cat ran on the mat"]
 LAYERS, HEADS, N = 2, 2, 16
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
 
 
 @pytest.fixture(scope="session")
@@ -84,15 +89,4 @@ def sentences(text):
 @pytest.fixture(scope="session")
 def bert(tmp_path_factory):
     """Folder of a model of transformers."""
-    from transformers import BertConfig, BertModel, BertTokenizer
-
-    folder = tmp_path_factory.mktemp("bert")
-    words = "[PAD] [UNK] [CLS] [SEP] [MASK] a and cat dog mat on ran sat the to".split()
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    sizes = dict(
-        vocab_size=len(words), hidden_size=16, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=24
-    )
-    torch.manual_seed(0)
-    BertModel(BertConfig(**sizes, num_attention_heads=2, initializer_range=0.5)).save_pretrained(folder)
-    BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
-    return folder
+    return save_encoder(tmp_path_factory.mktemp("bert"), "bert", head=False)

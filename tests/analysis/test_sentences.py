@@ -30,7 +30,7 @@ def test_lines_are_truncated_skipped_and_counted(model, sentences, tmp_path):
 def test_special_tokens_of_a_model_of_transformers(bert, sentences):
     """[CLS] and [SEP]."""
     first = next(iter(sentences(load_model(str(bert)), n=4, break_mode="eos")))
-    assert (first[0], first[-1]) == (2, 3)
+    assert (first[0], first[-1]) == (3, 4)
 
 
 def test_a_row_is_a_sentence(model, sentences, tmp_path):

@@ -76,21 +76,10 @@ def test_layers_that_reach_different_numbers_of_windows(linformer):
     np.testing.assert_allclose(curve[..., -1], 1.0)
 
 
-def test_rejected_text_and_weights(roberta, sentences, tmp_path):
-    model = load_model(roberta)
+def test_rejected_text(model, sentences, tmp_path):
     (tmp_path / "short.txt").write_text("the cat\n")
     with pytest.raises(ValueError, match="short.txt has no sentence of 16 tokens"):
         measure(model, sentences(model, tmp_path / "short.txt"))
-    model.module.encoder.layer_norm_embedding = None
-    next(model.module.parameters()).data.fill_(1e30)
-    with pytest.raises((ValueError, torch.linalg.LinAlgError)):
-        measure(model, sentences(model, n=8), 1)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_gpu_agrees_with_cpu(model, roberta, sentences):
-    curves = [measure(each, sentences(each), 6).curve for each in (model, load_model(roberta, device="cuda"))]
-    np.testing.assert_allclose(*curves, rtol=0, atol=1e-4)
 
 
 def test_suggested_k_is_the_smallest_and_builds_a_model(model, sentences):

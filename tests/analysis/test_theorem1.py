@@ -8,9 +8,7 @@ import torch
 from fairseq_linformer.analysis import theorem1
 from fairseq_linformer.analysis.heads import neighbor_head, random_head
 
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from .conftest import generator
 
 
 def test_bounds_equal_the_papers():

@@ -8,9 +8,7 @@ import torch
 from fairseq_linformer.analysis import theorem2
 from fairseq_linformer.analysis.heads import random_head
 
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from .conftest import generator
 
 
 def test_stated_k_equals_the_theorems():

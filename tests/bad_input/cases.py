@@ -159,7 +159,6 @@ CASES: list[Case] = [
         "cls/model.pt",
         """
         -> TASK-OR-FILE.*--perplexity
-        --max-tokens 3 nowhere.tsv -> nowhere.tsv
         rows.tsv --perplexity data -> either TASK-OR-FILE or --perplexity DATA-BIN is required, and not both
         nowhere.tsv -> nowhere.tsv
         bad/empty.txt -> empty.txt
@@ -249,6 +248,8 @@ CASES: list[Case] = [
         bad/a:b -> --text must be a path without ':'.*bad/a:b
         data -> must be that of the teacher
         data --lr nan -> lr must .*nan
+        data --short-seq-prob -0.5 -> short_seq_prob must .*-0.5
+        data --tokens-per-sample 99 -> between 2 and the student's 32, got 99
         """,
     ),
     *section(

@@ -17,7 +17,6 @@ FLAGS = """
 --max-positions 8 -> max_positions must .*\\(16; tokens_per_sample\\), got 8
 --adam-betas "__import__('pathlib').Path('executed').touch()" -> options must be numbers.*__import__
 --finetune-from-model bad/code.pt -> code.pt contains code \\(.*open\\)
---finetune-from-model bad/packed.pt -> packed.pt must not be compressed
 --finetune-from-model bad/environment.pt -> environment.pt must not have interpolations, got '\\$\\{oc.env:HOME\\}'
 --finetune-from-model mlm/model.pt --sharing layerwise -> sharing headwise, this model has layerwise
 --restore-file bad/code.pt -> code.pt contains code

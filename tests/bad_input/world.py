@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -66,9 +65,6 @@ def _write_damaged(world: Path, bad: Path) -> None:
     torch.save([1, 2], bad / "list.pt")
     torch.save({"model": checkpoint["model"]}, bad / "no-cfg.pt")
     torch.save({**checkpoint, "extra_state": Code()}, bad / "code.pt")
-    with zipfile.ZipFile(world / "mlm/model.pt") as stored, zipfile.ZipFile(bad / "packed.pt", "w") as packed:
-        for entry in stored.infolist():
-            packed.writestr(entry.filename, stored.read(entry), zipfile.ZIP_DEFLATED)
     task = {**checkpoint["cfg"]["task"], "data": "${oc.env:HOME}"}
     torch.save({**checkpoint, "cfg": {**checkpoint["cfg"], "task": task}}, bad / "environment.pt")
     (bad / "dict.txt").write_text("a 1\nb 1\n")

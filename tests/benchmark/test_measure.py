@@ -43,6 +43,8 @@ def test_inference_compares_models_windows_and_lengths(clock):
         assert (row.low, row.high) == (pytest.approx(min(rounds), rel=1e-4), pytest.approx(max(rounds), rel=1e-4))
     (plain, windowed) = rows.select("time_ratio", baseline="transformer-sdpa")
     assert (plain.n, plain.k, plain.low, plain.high) == (32, 8, 0.5, pytest.approx(10 / 9, rel=1e-4))
+    # Computed within rounds: the medians of both are 5.5.
+    assert (plain.value, plain.repetitions) == (pytest.approx((0.5 + 10 / 9) / 2, rel=1e-4), 2)
     assert windowed.local_window == 4 and windowed.low == pytest.approx(1 / 3, rel=1e-4)
     sizes = {Case(row.model, row.n, row.k, row.local_window or 0): row.value for row in rows.select("bytes")}
     assert sizes.keys() == {*cases} and sizes[cases[2]] > sizes[cases[1]] > 64 * 4 * 64

@@ -10,25 +10,17 @@ import onnxruntime
 import torch
 
 from fairseq_linformer.checkpoints.identify import find_graph
-from fairseq_linformer.huggingface import (
-    LinformerForMaskedLM,
-    LinformerForSequenceClassification,
-    LinformerPreTrainedConfig,
-)
+from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerForSequenceClassification
+
+from ..huggingface.test_parity import noisy
 
 N, VOCABULARY = 64, 45
 
 
 def build_model(model_class=LinformerForSequenceClassification, seed=0, **options):
-    """A model of one layer, with noise so that every weight matters."""
-    defaults = dict(vocab_size=VOCABULARY, max_positions=N, projected_dim=16, layers=1, embed_dim=16)
-    config = LinformerPreTrainedConfig(**{**defaults, "ffn_embed_dim": 32, "attention_heads": 2, **options})
-    torch.manual_seed(seed)
-    model = model_class(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model
+    """A model of one layer in which every weight matters."""
+    sizes = dict(vocab_size=VOCABULARY, max_positions=N, projected_dim=16, layers=1, local_window=0)
+    return noisy(model_class, seed, **{**sizes, **options})
 
 
 def build_masked_lm(**options):

@@ -11,7 +11,6 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 
-from fairseq import checkpoint_utils  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from fairseq_linformer.checkpoints.convert import convert, read_model  # noqa: E402
@@ -24,6 +23,7 @@ from fairseq_linformer.data.tokenizer import load_tokenizer  # noqa: E402
 from fairseq_linformer.data.tokenizer_files import find_tokenizer_files  # noqa: E402
 from fairseq_linformer.models import LinformerRobertaModel  # noqa: E402
 
+from ..fairseq_commands import load_model  # noqa: E402
 from .encoders import TEXTS, WORDS, save_encoder  # noqa: E402
 
 FAMILIES = ("bert", "roberta", "distilbert", "xlm-roberta", "electra", "ernie", "data2vec-text")
@@ -38,10 +38,7 @@ def save(tmp_path_factory):
 
 
 def load(folder):
-    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(folder / "model.pt")], arg_overrides={"data": str(folder)}
-    )
-    return model.eval()
+    return load_model(folder / "model.pt", data=str(folder))
 
 
 def encode(folder, texts):

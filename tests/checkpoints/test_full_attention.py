@@ -9,24 +9,19 @@ from transformers import AutoModelForMaskedLM
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.export import export_checkpoint
 from fairseq_linformer.checkpoints.files import read_checkpoint
-from fairseq_linformer.checkpoints.identify import identify
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.checkpoints.to_linformer import resize
 from fairseq_linformer.models import LinformerRobertaModel
-from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 
-from ..fairseq_commands import TINY, finetune, hydra_train, load, train
-from .test_to_linformer import batch, model_of
+from ..fairseq_commands import load, load_model
+from .test_to_linformer import batch
 
-ROBERTA = ["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"]
 CLOSE = dict(rtol=0, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
-def roberta(mlm_data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("roberta")
-    train(mlm_data, folder, "--encoder-normalize-before", model=ROBERTA, updates=3)
-    return folder / "checkpoint_last.pt"
+def roberta(train_roberta):
+    return train_roberta("--encoder-normalize-before")
 
 
 def logits(model):
@@ -41,7 +36,7 @@ def old(roberta, mlm_data, tmp_path_factory):
     options = vars(checkpoint["cfg"]["model"])
     for name in ("_name", "arch"):
         options[name] = "roberta_eps"
-    model = model_of(roberta)
+    model = load_model(roberta)
     for module in model.modules():
         if isinstance(module, torch.nn.LayerNorm):
             module.eps = 0.5  # far from the default
@@ -54,7 +49,7 @@ def old(roberta, mlm_data, tmp_path_factory):
 def test_old_checkpoints_of_roberta_eps_load(old, mlm_data):
     path, expected = old
     for model in (
-        model_of(path),
+        load_model(path),
         build_model(open_checkpoint(path)),
         LinformerRobertaModel.from_pretrained(str(path.parent), path.name, mlm_data, bpe="characters").model,
     ):
@@ -62,33 +57,16 @@ def test_old_checkpoints_of_roberta_eps_load(old, mlm_data):
         torch.testing.assert_close(logits(model), expected, **CLOSE)
 
 
-@pytest.mark.slow
-def test_old_checkpoints_of_roberta_eps_are_finetuned_and_converted(old, class_data, tmp_path):
-    path, expected = old
-    start = open_initial_checkpoint(identify(path), tmp_path / "runs")
-    assert {"model._name=roberta_eps", "++model.projected_dim=null"} <= {*start.overrides}
-    assert start.description["sharing"] == start.description["projection"] == ""
-    options = [f"checkpoint.finetune_from_model={path}", "common.fp16=false", "task.num_classes=2"]
-    options += ["task.max_positions=16", "optimization.max_update=1"]
-    hydra_train(class_data, tmp_path / "task", *start.overrides, *options, "optimization.lr=[0]", group="finetune")
-    torch.testing.assert_close(logits(model_of(tmp_path / "task" / "checkpoint_last.pt")), expected, **CLOSE)
-    # With k = n it is the same.
-    convert(path, tmp_path / "new", projected_dim=16)
-    torch.testing.assert_close(logits(model_of(tmp_path / "new" / "model.pt")), expected, **CLOSE)
-
-
-def test_conversion_without_projection(roberta, class_data, tmp_path):
+def test_conversion_without_projection(roberta, tmp_path):
     convert(roberta, tmp_path / "same", projection="none")
     options = load(tmp_path / "same", "model.pt")["cfg"]["model"]
     assert (options["_name"], options["projection"]) == ("linformer_roberta", "none")
     assert options["projected_dim"] is options["sharing"] is None and options["local_window"] == 0
-    expected = logits(model_of(roberta))
-    torch.testing.assert_close(logits(model_of(tmp_path / "same" / "model.pt")), expected, **CLOSE)
-    words = [*TINY[:-2], "--encoder-normalize-before", "--projection", "none"]
-    finetune(class_data, tmp_path / "task", *words, "--finetune-from-model", tmp_path / "same" / "model.pt", updates=1)
+    expected = logits(load_model(roberta))
+    torch.testing.assert_close(logits(load_model(tmp_path / "same" / "model.pt")), expected, **CLOSE)
     # And it is an encoder, which becomes a Linformer.
     convert(tmp_path / "same" / "model.pt", tmp_path / "linformer", projected_dim=16)
-    torch.testing.assert_close(logits(model_of(tmp_path / "linformer" / "model.pt")), expected, **CLOSE)
+    torch.testing.assert_close(logits(load_model(tmp_path / "linformer" / "model.pt")), expected, **CLOSE)
     with pytest.raises(ValueError, match="local_window must be unset with projection 'none'"):
         convert(roberta, tmp_path / "no", projection="none", local_window=4)
 
@@ -98,7 +76,7 @@ def test_export_and_import(roberta, tmp_path):
     export_checkpoint(tmp_path / "same" / "model.pt", tmp_path / "hf", tokenizer=False)
     assert "\nA RoBERTa, exported by" in (tmp_path / "hf/README.md").read_text()
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
-    expected = logits(model_of(roberta))
+    expected = logits(load_model(roberta))
     with torch.no_grad():
         torch.testing.assert_close(model(batch()).logits[batch().ne(1)], expected, **CLOSE)
     convert(tmp_path / "hf", tmp_path / "back", arch="roberta")

@@ -1,12 +1,10 @@
 """RoBERTa as a Linformer, and Linformers of another n."""
 
 import argparse
-from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 
 from fairseq_linformer.checkpoints.convert import convert
 from fairseq_linformer.checkpoints.files import read_checkpoint
@@ -15,34 +13,20 @@ from fairseq_linformer.checkpoints.to_linformer import resize, to_linformer
 from fairseq_linformer.config import PROJECTIONS, SHARING, default_init
 from fairseq_linformer.models.state_dicts import max_positions
 
-from ..fairseq_commands import TINY, finetune, load, train
+from ..fairseq_commands import TINY, finetune, load, load_model
 
-ROBERTA = ["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"]
 KINDS = {"post-norm": [], "pre-norm, untied": ["--encoder-normalize-before", "--untie-weights-roberta"]}
 HEAD = "classification_heads.sentence_classification_head.dense.weight"
 
 
-@pytest.fixture(scope="module")
-def train_roberta(mlm_data, tmp_path_factory):
-    """A function from the kind to the checkpoint of a RoBERTa."""
-
-    @cache
-    def make(kind):
-        folder = tmp_path_factory.mktemp("roberta")
-        train(mlm_data, folder, *KINDS[kind], model=ROBERTA, updates=3)
-        return folder / "checkpoint_last.pt"
-
-    return make
-
-
 @pytest.fixture(params=KINDS)
 def roberta(request, train_roberta):
-    return train_roberta(request.param)
+    return train_roberta(*KINDS[request.param])
 
 
 @pytest.fixture
 def post_norm(train_roberta):
-    return train_roberta("post-norm")
+    return train_roberta()
 
 
 @pytest.fixture
@@ -56,14 +40,9 @@ def linformer(post_norm):
     return make
 
 
-def model_of(path):
-    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
-    return model.eval()
-
-
 def build(checkpoint, folder):
     torch.save(checkpoint, folder / "new.pt")
-    return model_of(folder / "new.pt")
+    return load_model(folder / "new.pt")
 
 
 def batch():
@@ -76,13 +55,13 @@ def batch():
 def test_k_equal_to_n_is_roberta(roberta, tmp_path, local_window):
     ours = build(to_linformer(read_checkpoint(roberta), projected_dim=16, local_window=local_window), tmp_path)
     real = batch().ne(1)
-    torch.testing.assert_close(ours(batch())[0][real], model_of(roberta)(batch())[0][real], rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours(batch())[0][real], load_model(roberta)(batch())[0][real], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("sharing, k, exact", [("headwise", 8, 4), ("layerwise", 11, 5), ("none", "8/12,6", 3)])
 def test_short_inputs_keep_their_features(roberta, tmp_path, sharing, k, exact):
     """Up to k / 2 tokens, of the smallest k; a longer input does not."""
-    theirs = model_of(roberta).double()
+    theirs = load_model(roberta).double()
     options = dict(projected_dim=k, sharing=sharing, local_window=0)
     ours = build(to_linformer(read_checkpoint(roberta), **options), tmp_path).double()
     for n, at_least, at_most in ((exact, 0, 1e-7), (exact - 1, 0, 1e-7), (13, 1e-6, 1)):
@@ -108,7 +87,7 @@ def test_conversion_to_another_n(roberta, tmp_path):
     """Position embeddings are tiled; the first half is the original."""
     model = build(to_linformer(read_checkpoint(roberta), projected_dim=32, max_positions=32), tmp_path)
     real = batch().ne(1)
-    torch.testing.assert_close(model(batch())[0][real], model_of(roberta)(batch())[0][real], rtol=0, atol=1e-5)
+    torch.testing.assert_close(model(batch())[0][real], load_model(roberta)(batch())[0][real], rtol=0, atol=1e-5)
     assert model(torch.randint(4, 40, (1, 32)))[0].shape[:2] == (1, 32)
 
 

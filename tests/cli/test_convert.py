@@ -5,23 +5,21 @@ import torch
 
 from fairseq_linformer.cli import main
 
-from ..fairseq_commands import TINY, load, train
+from ..fairseq_commands import load
 
 
 @pytest.fixture(scope="module")
-def folder(mlm_data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cli")
-    train(mlm_data, folder / "roberta", model=["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"], updates=1)
-    return folder
+def roberta(train_roberta):
+    return train_roberta()
 
 
 def convert(*words):
     main(["convert", *map(str, words)])
 
 
-def test_output_for_roberta(folder, tmp_path, capsys):
+def test_output_for_roberta(roberta, tmp_path, capsys):
     options = ["--projected-dim", "8,4", "--sharing", "key-value", "--local-window", "3"]
-    convert(folder / "roberta" / "checkpoint_last.pt", tmp_path / "out", *options)
+    convert(roberta, tmp_path / "out", *options)
     assert capsys.readouterr().out == (
         f"{tmp_path / 'out' / 'model.pt'}: n = 16, k = 8,4, local window = 3\n"
         "without dict.txt and tokenizer, since INPUT has no dict.txt; --dictionary FILE adds both\n"
@@ -31,11 +29,11 @@ def test_output_for_roberta(folder, tmp_path, capsys):
     assert load(tmp_path / "out", "model.pt")["cfg"]["model"]["projected_dim"] == "8,4"
 
 
-def test_seed_determines_random_projections(folder, tmp_path):
+def test_seed_determines_random_projections(roberta, tmp_path):
     states = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         options = ["--projected-dim", "8", "--projection", "random", "--seed", seed]
-        convert(folder / "roberta" / "checkpoint_last.pt", tmp_path / name, *options)
+        convert(roberta, tmp_path / name, *options)
         states.append(load(tmp_path / name, "model.pt")["model"])
     a, b, c = (state["encoder.sentence_encoder.layers.1.self_attn.F.delta"] for state in states)
     assert torch.equal(a, b) and not torch.equal(a, c)

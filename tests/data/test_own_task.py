@@ -75,13 +75,6 @@ def test_columns_are_recognized_and_rows_held_out_by_the_hash_of_their_text(tmp_
     assert f"{tmp_path}/a.tsv: text in text, labels in label" in capsys.readouterr().err
 
 
-def test_columns_of_pairs_are_recognized(tmp_path):
-    """Those of MNLI on the hub, which many data sets share."""
-    (tmp_path / "a.csv").write_text("label,premise,hypothesis\n1,a cat,a dog\n0,a cat,a cat\n")
-    _, source = open_own(tmp_path / "a.csv", valid=tmp_path / "a.csv")
-    assert source.description["text_columns"] == ["premise", "hypothesis"]
-
-
 def test_a_folder_with_train_and_valid(tmp_path):
     for name, rows in (("train", TRAIN), ("dev", VALID)):
         write(tmp_path / f"{name}.jsonl", rows)

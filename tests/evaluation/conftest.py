@@ -4,8 +4,6 @@ import shutil
 
 import pytest
 
-from fairseq_linformer.cli import main
-
 from .labeled_rows import ROWS
 
 
@@ -28,15 +26,6 @@ def table(tmp_path):
 
 
 @pytest.fixture
-def evaluate(capsys):
-    """A function that runs the command with these arguments on the CPU, and returns what it prints."""
-
-    def evaluate(*arguments):
-        try:
-            main(["evaluate", *map(str, arguments), "--device", "cpu"])
-        except SystemExit as end:
-            return str(end.code)
-        output = capsys.readouterr()
-        return output.out or output.err
-
-    return evaluate
+def evaluate(command):
+    """The command on the CPU."""
+    return lambda *words: command("evaluate", *words, "--device", "cpu")

@@ -15,6 +15,7 @@ def read(path, kind=None, texts=(), label=None, inputs=None):
     [
         ("a.tsv", "index\tquestion\tsentence\tlabel\n0\tq\ts\tyes\n", [Example("{}:2", ("q", "s"), "yes")]),
         ("a.tsv", "id\tquestion1\tquestion2\tis_duplicate\n0\tq\tr\t1\n", [Example("{}:2", ("q", "r"), "1")]),
+        ("a.csv", "label,premise,hypothesis\n1,a cat,a dog\n", [Example("{}:2", ("a cat", "a dog"), "1")]),
         ("a.tsv", "text\nno label\n", [Example("{}:2", ("no label",))]),
         ("a.tsv", "text\tlabel\na\t1\nb\t \n", [Example("{}:2", ("a",), "1"), Example("{}:3", ("b",))]),
         ("a.txt", "one\n \ntwo\n", [Example("{}:1", ("one",)), Example("{}:2", ("",)), Example("{}:3", ("two",))]),

@@ -74,6 +74,7 @@ def test_scores_are_not_classes():
         (["POSITIVE", "NEGATIVE"], "sst-2", ["1.0", "true", "negative"], [0, 0, 1]),
         (["1", "0"], "sst-2", ["1.0", "negative", "false"], [0, 1, 1]),
         (["1", "1.0"], None, ["1.0", "1"], [1, 0]),  # a checkpoint of an earlier version
+        (["a", "a", "b"], None, ["a", "b"], [0, 2]),  # classes of the same name
     ],
 )
 def test_equal_numbers_are_equal_labels(names, task, labels, expected):
@@ -104,8 +105,3 @@ def test_data_with_another_dictionary_or_labels_is_rejected(evaluate, finetuned,
     shutil.copy(pieces / "label/dict.txt", other / "label")
     fairseq_commands.write_dataset(other / "label", "valid", [[4]] * 3, 8)
     assert re.search(f"valid in {other} must have equally many rows, got .*, 3", evaluate(finetuned, other))
-
-
-def test_classes_of_the_same_name():
-    target_of = build_target_lookup(SimpleNamespace(names=["a", "a", "b"], is_score=False))
-    assert (target_of("", "a"), target_of("", "b")) == (0, 2)

@@ -106,11 +106,6 @@ def test_logits_of_documents_are_means_over_pieces_in_small_batches():
     assert sorted(map(len, model.batches)) == [1, 2, 2, 2]  # 4, 1 and 2 pieces of up to 6 tokens
 
 
-def test_pairs_have_no_pieces():
-    with pytest.raises(ValueError, match="--stride needs one text per row"):
-        next(encoded_rows.encode_examples(Characters(), [Example("data:1", ("a", "b"))], truncated=False))
-
-
 def test_a_model_of_pairs_reads_no_single_sentences(tmp_path):
     (tmp_path / "dev.tsv").write_text("question\tsentence\tlabel\nwho?\tthe cat\t1\n")
     classifier = Characters()

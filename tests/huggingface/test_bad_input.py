@@ -76,7 +76,6 @@ def edit_weights(folder: Path, edit) -> None:
     "spoil, named",
     [
         (lambda f: edit_config(f, fairseq=None), "'fairseq' in .* has no configuration"),
-        (lambda f: edit_config(f, sharing="rowwise"), "sharing must .*'rowwise'"),
         (lambda f: edit_config(f, embed_dim="16"), "embed_dim must be an integer, got '16'"),
         (lambda f: edit_config(f, embed_dim=1 << 24), "exported.*embed_positions.weight must have shape"),
         (lambda f: edit_config(f, padding_idx=0), "padding_idx of .*exported must be 1, .* got 0"),

@@ -25,7 +25,7 @@ from fairseq_linformer.huggingface import (
 )
 from fairseq_linformer.modules import reference
 
-from .test_parity import CLOSE, small
+from .test_parity import CLOSE, noisy
 
 CLASSES = [
     LinformerModel,
@@ -37,16 +37,6 @@ CLASSES = [
 # Lengths 8, 4 and 6, padded on the right and on the left; the last sentence is padded on both sides.
 RIGHT = torch.tensor([[0, 5, 6, 7, 30, 31, 12, 2], [0, 9, 5, 2, 1, 1, 1, 1], [0, 8, 4, 4, 3, 2, 1, 1]])
 LEFT = torch.tensor([[0, 5, 6, 7, 30, 31, 12, 2], [1, 1, 1, 1, 0, 9, 5, 2], [1, 0, 8, 4, 4, 3, 2, 1]])
-
-
-def noisy(model_class, **options):
-    """A model in which every weight matters."""
-    torch.manual_seed(0)
-    model = model_class(small(**{"local_window": 2, **options})).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model
 
 
 def at_tokens(output, tokens):

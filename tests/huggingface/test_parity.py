@@ -85,6 +85,16 @@ def small(**changes) -> LinformerPreTrainedConfig:
     return LinformerPreTrainedConfig(**{**sizes, **changes})
 
 
+def noisy(model_class, seed=0, **changes):
+    """A small model in which every weight matters."""
+    torch.manual_seed(seed)
+    model = model_class(small(**{"local_window": 2, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
 def test_losses_and_tuples():
     tokens, labels = TOKENS[:1], torch.full((1, 8), -100)
     labels[0, 3] = 11

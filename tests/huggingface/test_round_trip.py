@@ -16,7 +16,6 @@ from fairseq_linformer.checkpoints.exported_folder import read_exported_checkpoi
 from fairseq_linformer.checkpoints.model_card import write_card
 from fairseq_linformer.checkpoints.transformers_loading import load_config
 from fairseq_linformer.huggingface import LinformerPreTrainedConfig
-from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.modules.projection import learned_projections
 
 from .. import fairseq_commands
@@ -31,20 +30,10 @@ def same_bits(folder, source, name="model.pt"):
         assert ours[key].dtype == value.dtype and ours[key].equal(value), key
 
 
-def test_same_bits_through_a_model_of_transformers_and_in_shards(train_checkpoint, tmp_path):
+@pytest.mark.slow
+def test_half_precision_and_shards(train_checkpoint, tmp_path):
     """``test_parity.py`` has each variant as it is exported."""
     source = train_checkpoint("--sharing", "layerwise", "--encoder-normalize-before", "--untie-weights-roberta")
-    export_checkpoint(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
-    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
-    model.save_pretrained(tmp_path / "saved", max_shard_size="8KB")
-    assert len(list((tmp_path / "saved").glob("*.safetensors"))) > 1
-    convert(tmp_path / "saved", tmp_path / "again")
-    same_bits(tmp_path / "again", source)
-
-
-@pytest.mark.slow
-def test_half_precision(train_checkpoint, tmp_path):
-    source = train_checkpoint("--sharing", "layerwise")
     checkpoint = fairseq_commands.load(source)
     checkpoint["model"] = {k: v.half() if v.is_floating_point() else v for k, v in checkpoint["model"].items()}
     (tmp_path / "half").mkdir()
@@ -52,7 +41,8 @@ def test_half_precision(train_checkpoint, tmp_path):
     export_checkpoint(tmp_path / "half" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf", dtype=torch.float16)
     assert {p.dtype for p in model.parameters()} == {torch.float16}
-    model.save_pretrained(tmp_path / "saved")
+    model.save_pretrained(tmp_path / "saved", max_shard_size="4KB")
+    assert len(list((tmp_path / "saved").glob("*.safetensors"))) > 1
     for folder in ("hf", "saved"):
         convert(tmp_path / folder, tmp_path / f"{folder}-back")
         same_bits(tmp_path / f"{folder}-back", tmp_path / "half")
@@ -127,17 +117,6 @@ def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
     torch.testing.assert_close(again, expected, rtol=0, atol=1e-6)
 
 
-def test_heads_are_exported_and_imported(classifier, classifier_folder, tmp_path):
-    back = tmp_path / "back"
-    convert(classifier_folder, back)
-    same_bits(back, classifier)
-    again = LinformerRobertaModel.from_pretrained(str(back), "model.pt", str(back)).eval()
-    tokens = torch.tensor([0, 5, 6, 2])
-    assert again.task.label_dictionary.string([4]) == "animal: cat"
-    before = hub(classifier, back)
-    torch.testing.assert_close(again.predict("animal", tokens), before.predict("animal", tokens), rtol=0, atol=0)
-
-
 def test_classes_columns_and_license_need_no_dictionary(classifier_folder, tmp_path):
     (tmp_path / "bare").mkdir()
     shutil.copyfile(classifier_folder / "model.safetensors", tmp_path / "bare/model.safetensors")
@@ -192,20 +171,23 @@ def test_one_of_several_heads(classifier, tmp_path):
         same_bits(tmp_path / f"{head}-back", tmp_path / "two")
 
 
-def test_card_has_no_path_and_survives_a_round_trip(classifier_folder, tmp_path):
-    card = (classifier_folder / "README.md").read_text()
+def test_round_trip_of_a_classifier(classifier, classifier_folder, tmp_path):
+    """Its weights, labels and predictions in fairseq, and the card and configuration of another export."""
     # No file mentions this machine.
     for path in classifier_folder.iterdir():
         if path.suffix in (".json", ".md"):
             assert not re.search(r'"/|/tmp|pytest-of', path.read_text()), path
-    # It is unchanged after an import and another export.
-    convert(classifier_folder, tmp_path / "back")
-    export_checkpoint(tmp_path / "back" / "model.pt", tmp_path / "again")
-    assert (tmp_path / "again" / "README.md").read_text() == card
-    ours, theirs = (
-        json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "again", classifier_folder)
-    )
-    assert ours == theirs
+    back, again = tmp_path / "back", tmp_path / "again"
+    convert(classifier_folder, back)
+    same_bits(back, classifier)
+    ours, theirs = hub(back, back, name="model.pt"), hub(classifier, back)
+    tokens = torch.tensor([0, 5, 6, 2])
+    assert ours.task.label_dictionary.string([4]) == "animal: cat"
+    torch.testing.assert_close(ours.predict("animal", tokens), theirs.predict("animal", tokens), rtol=0, atol=0)
+    export_checkpoint(back / "model.pt", again)
+    assert (again / "README.md").read_text() == (classifier_folder / "README.md").read_text()
+    config, expected = (json.loads((folder / "config.json").read_text()) for folder in (again, classifier_folder))
+    assert config == expected
 
 
 def test_card_of_a_distilled_and_finetuned_model(tmp_path):

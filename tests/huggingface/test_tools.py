@@ -7,12 +7,13 @@ import torch
 from accelerate import disk_offload
 from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 
-from fairseq_linformer.huggingface.configuration_linformer import LinformerPreTrainedConfig
 from fairseq_linformer.huggingface.modeling_linformer import (
     LinformerForQuestionAnswering,
     LinformerForSequenceClassification,
     LinformerForTokenClassification,
 )
+
+from .test_parity import small
 
 IDS = torch.randint(5, 50, (3, 40), generator=torch.Generator().manual_seed(0))
 MASK = (torch.arange(40) < torch.tensor([[40], [25], [33]])).long()
@@ -24,18 +25,8 @@ def classifier(request):
     and otherwise in the order KEYS; the last one, which reads one position, in the order SCORES."""
     torch.manual_seed(0)
     window, init = request.param
-    config = LinformerPreTrainedConfig(
-        vocab_size=50,
-        max_positions=64,
-        projected_dim=48,
-        projection_init=init,
-        layers=2,
-        embed_dim=32,
-        attention_heads=4,
-        ffn_embed_dim=64,
-        local_window=window,
-        num_labels=3,
-    )
+    sizes = dict(vocab_size=50, max_positions=64, projected_dim=48, embed_dim=32, attention_heads=4, ffn_embed_dim=64)
+    config = small(**sizes, projection_init=init, local_window=window, num_labels=3)
     model = LinformerForSequenceClassification(config).eval()
     for parameter in model.parameters():
         if parameter.dim() == 1:

@@ -4,7 +4,6 @@ import argparse
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 from transformers import AutoModelForMaskedLM
 
 import fairseq_linformer.huggingface  # noqa: F401  registers the model
@@ -17,7 +16,7 @@ from fairseq_linformer.modules import LinearProjection
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 
 from .. import authors_plugin as theirs
-from ..fairseq_commands import TINY, TRAIN, finetune, load, train
+from ..fairseq_commands import TINY, TRAIN, finetune, load, load_model, train
 
 SIZES = ["--arch", "linformer_roberta_base", "--encoder-layers", "2", *TINY[2:-2]]
 MODES = {
@@ -41,12 +40,6 @@ def checkpoint(request, mlm_data, tmp_path_factory):
     return request.param, theirs.train(mlm_data, folder, *TRAIN, *SIZES, *MODES[request.param])
 
 
-def model_of(path):
-    """With the options of the checkpoint."""
-    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
-    return model
-
-
 def assert_equal_features(model, expected):
     """Features and logits are the authors'."""
     model.eval()
@@ -58,7 +51,7 @@ def assert_equal_features(model, expected):
 @pytest.mark.slow
 def test_features_equal_the_authors(checkpoint, tmp_path):
     mode, path = checkpoint
-    model = model_of(path)
+    model = load_model(path)
     expected = theirs.extract_features(path, batches(), tmp_path)
     assert_equal_features(model, expected)
     assert isinstance(model, LinformerRobertaModel) and model.args.sharing == mode.split(",")[0]
@@ -86,11 +79,11 @@ def test_features_equal_version_1(checkpoint, mlm_data, tmp_path):
     start = ["--finetune-from-model", old, "--lr", 0, "--stop-min-lr", -1]
     train(mlm_data, tmp_path / "more", *start, model=[*SIZES, *options], updates=1)
     expected = theirs.extract_features(old, batches(), tmp_path)
-    for model in (build_model(open_checkpoint(old)), model_of(tmp_path / "more/checkpoint_last.pt")):
+    for model in (build_model(open_checkpoint(old)), load_model(tmp_path / "more/checkpoint_last.pt")):
         assert_equal_features(model, expected)
         assert model.args.sharing == sharing and model.args.untie_weights_roberta
     with pytest.raises(ValueError, match="untie_weights_roberta must be True.*`fairseq-linformer convert`"):
-        model_of(old)
+        load_model(old)
 
 
 @pytest.mark.slow
@@ -103,7 +96,7 @@ def test_authors_checkpoint_in_training_finetuning_and_hub(checkpoint, mlm_data,
     saved = load(tmp_path / "more")
     assert not authors_plugin.is_authors_state_dict(saved["model"]) and saved["cfg"]["model"]["compressed"] is None
     assert saved["cfg"]["model"]["sharing"] == mode.split(",")[0]
-    again = model_of(tmp_path / "more" / "checkpoint_last.pt")
+    again = load_model(tmp_path / "more" / "checkpoint_last.pt")
     assert {p.layout.windows for p in again.modules() if isinstance(p, LinearProjection)} == {None}
 
     finetune(class_data, tmp_path / "task", "--finetune-from-model", path, *SIZES, *MODES[mode])
@@ -111,7 +104,7 @@ def test_authors_checkpoint_in_training_finetuning_and_hub(checkpoint, mlm_data,
 
     hub = LinformerRobertaModel.from_pretrained(str(path.parent), path.name, mlm_data, bpe="characters")
     batch = batches()[0]
-    assert torch.equal(hub.eval().extract_features(batch), model_of(path).eval()(batch, features_only=True)[0])
+    assert torch.equal(hub.eval().extract_features(batch), load_model(path)(batch, features_only=True)[0])
 
 
 def options(**options_given):

@@ -41,7 +41,6 @@ MISMATCHES = {  # options of the checkpoint, options of the model, and the diffe
     "k of heads": (dict(sharing="none", projected_dim="6/4"), dict(sharing="none"), "projected_dim 6/4x2"),
     "n": ({}, dict(max_positions=20), "max_positions 16, this model has 20"),
     "kind": (dict(projection="mean-pool"), dict(projection="max-pool"), "mean-pool, this model has max-pool"),
-    "sharing": ({}, dict(sharing="layerwise"), "sharing headwise, this model has layerwise"),
     "heads": ({}, dict(encoder_attention_heads=4), "encoder_attention_heads 2, this model has 4; they must be equal"),
     "local window": (dict(local_window=2), {}, "local_window 2, this model has 0"),
     "epsilon": (dict(layer_norm_eps=1e-12), {}, "layer_norm_eps 1e-12, this model has 1e-05"),

@@ -15,19 +15,16 @@ from fairseq_linformer.files import sha256
 from fairseq_linformer.models import distillation
 from fairseq_linformer.models.distillation import DistillationConfig, DistillationCriterion, draw_length, split_blocks
 
-from ..fairseq_commands import TINY, train
+from ..fairseq_commands import train
 from .test_model import build as build_student
 
 DISTILL = ["--criterion", "linformer_distillation"]
 BOS, PAD, EOS = 0, 1, 2
-ROBERTA = ["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"]
 
 
 @pytest.fixture(scope="module")
-def teacher(mlm_data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("teacher")
-    train(mlm_data, folder, model=ROBERTA, updates=3)
-    return folder / "checkpoint_last.pt"
+def teacher(train_roberta):
+    return train_roberta()
 
 
 @pytest.fixture(scope="module")

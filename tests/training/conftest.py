@@ -1,22 +1,8 @@
-"""Fixtures that run the command."""
+"""The command that finetunes."""
 
 import pytest
 
-from fairseq_linformer.cli import main
-
 from ..forked_worker import quick_workers  # noqa: F401
-
-
-@pytest.fixture
-def command(capsys, tmp_path):
-    def command(*words):
-        try:
-            main([*map(str, words)])
-        except SystemExit as end:
-            return str(end.code)
-        return capsys.readouterr().out
-
-    return command
 
 
 @pytest.fixture

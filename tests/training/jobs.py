@@ -4,8 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-import torch
-
 from fairseq_linformer.training.job import TrainingJob
 from fairseq_linformer.training.run_folder import write_config
 
@@ -98,16 +96,6 @@ def largest_difference(one: Path, other: Path) -> float:
     one, other = (load(run / "checkpoints")["model"] for run in (one, other))
     assert one.keys() == other.keys()
     return max(float((one[key].double() - other[key].double()).abs().max()) for key in one)
-
-
-def same_bits(one: Path, other: Path) -> bool:
-    """Parameters and Adam's moments."""
-    one, other = load(one / "checkpoints"), load(other / "checkpoints")
-    moments = [state["last_optimizer_state"]["state"] for state in (one, other)]
-    assert len(moments[0]) == len(moments[1]) > 0
-    return all(torch.equal(one["model"][key], other["model"][key]) for key in one["model"]) and all(
-        torch.equal(moments[0][i][name], moments[1][i][name]) for i in moments[0] for name in ("exp_avg", "exp_avg_sq")
-    )
 
 
 def find_worker(**variables) -> int:

@@ -124,6 +124,7 @@ def test_models_of_transformers_are_converted_first(finetune, tmp_path):
     assert all(converted["model"][key].equal(other[key]) for key in other)
     model, saved = read_result(tmp_path, "direct")["model"], runs / "direct" / "checkpoints"
     assert model["checkpoint"] == str(encoder) and model["pretraining"]["imported"]["name"] == "bert"
+    assert model["sharing"] == model["projection"] == ""
     assert fairseq_commands.load(saved, "checkpoint_last.pt")["provenance"] == {
         "imported": model["pretraining"]["imported"]
     }

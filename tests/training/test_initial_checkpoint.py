@@ -20,18 +20,13 @@ from ..checkpoints.encoders import save_encoder
 
 @pytest.mark.parametrize("kind", ["linformer", "roberta"])
 @pytest.mark.slow
-def test_all_kinds_of_checkpoints(kind, train_checkpoint, mlm_data, tmp_path):
+def test_all_kinds_of_checkpoints(kind, train_checkpoint, train_roberta, tmp_path):
     """The overrides build the checkpoint's model, and its weights are loaded."""
-    if kind == "roberta":
-        folder = tmp_path / "roberta"
-        sizes = "--encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 --encoder-attention-heads 2"
-        fairseq_commands.train(mlm_data, folder, model=["--arch", "roberta", *sizes.split()], updates=1)
-    else:
-        own = "--sharing none --projected-dim 8/4 --projection-init normal --freeze-projections"
-        folder = train_checkpoint(*own.split())
-    checkpoint = identify(folder / "checkpoint_last.pt")
+    own = "--sharing none --projected-dim 8/4 --projection-init normal --freeze-projections"
+    path = train_roberta() if kind == "roberta" else train_checkpoint(*own.split()) / "checkpoint_last.pt"
+    checkpoint = identify(path)
     start = open_initial_checkpoint(checkpoint, tmp_path / "runs")
-    assert start.max_positions == 16 and start.path == folder / "checkpoint_last.pt"
+    assert start.max_positions == 16 and start.path == path
     classes = tmp_path / "classes"
     fairseq_commands.classification_data(classes)
     recipe = Recipe(batch_size=8, epochs=1)

@@ -17,45 +17,37 @@ from .conftest import SHORT
 
 
 @pytest.mark.slow
-def test_finetuned_and_evaluated(masked_lm, pieces, tmp_path, capsys):
+def test_finetuned_and_evaluated(command, masked_lm, pieces, tmp_path):
     """As any other task, with as many classes as the files have; prepared by ``finetune``, or before."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        main([*map(str, arguments)])
-        return capsys.readouterr().out
-
-    def fails(message, *arguments):
-        with pytest.raises(SystemExit, match=message):
-            run(*arguments)
-
     rows = [(text, "x", ("cat", "dog")[label]) for text, label in ROWS]
     rows += [("the the", "x", "neither")] * 4
     paths = write(tmp_path / "train.tsv", rows), write(tmp_path / "valid.tsv", rows[::2])
     checkpoint, columns = masked_lm / "checkpoint_last.pt", ["--text-column", "first", "--label-column", "mark"]
     files = [paths[0], checkpoint, "--valid", paths[1], "--data", tmp_path / "data"]
     options = ["--runs", tmp_path / "runs", "--device", "cpu", *SHORT]
-    output = run("finetune", *files, *columns, *options, "--name", "cats")
+    output = command("finetune", *files, *columns, *options, "--name", "cats")
     result = json.loads((tmp_path / "runs/cats/result.json").read_text())
     assert result["task"] == "own" and "train valid: accuracy" in output
     assert result["splits"]["valid"]["classes"] == ["cat", "dog", "neither"]
     accuracy = f"{100 * result['splits']['valid']['scores']['accuracy']['value']:.2f} %"
     best = tmp_path / "runs/cats/checkpoints/checkpoint_best.pt"
-    assert accuracy in run("evaluate", tmp_path / "runs/cats", tmp_path / "data", "--device", "cpu")
-    assert accuracy in run("evaluate", tmp_path / "runs/cats", paths[1], "--device", "cpu")  # with the same columns
-    run("export", tmp_path / "runs/cats", tmp_path / "hf")
+    assert accuracy in command("evaluate", tmp_path / "runs/cats", tmp_path / "data", "--device", "cpu")
+    assert accuracy in command("evaluate", tmp_path / "runs/cats", paths[1], "--device", "cpu")  # with the same columns
+    command("export", tmp_path / "runs/cats", tmp_path / "hf")
     assert json.loads((tmp_path / "hf/config.json").read_text())["id2label"] == {"0": "cat", "1": "dog", "2": "neither"}
-    assert accuracy in run("evaluate", tmp_path / "hf", paths[1], "--device", "cpu")
-    assert accuracy in run("evaluate", best, paths[1], *columns, "--device", "cpu")
+    assert accuracy in command("evaluate", tmp_path / "hf", paths[1], "--device", "cpu")
+    assert accuracy in command("evaluate", best, paths[1], *columns, "--device", "cpu")
 
     model = ["--tokenizer", pieces / "sentencepiece.bpe.model"]
-    run("prepare", "own", tmp_path / "same", *words(*paths, ["first"]), *model, "--max-positions", 16)
+    command("prepare", "own", tmp_path / "same", *words(*paths, ["first"]), *model, "--max-positions", 16)
     assert bins(tmp_path / "same") == bins(tmp_path / "data")
-    again = run("finetune", tmp_path / "data", checkpoint, *options, "--name", "cats")
+    again = command("finetune", tmp_path / "data", checkpoint, *options, "--name", "cats")
     assert again == output.replace("train valid", "data valid")
-    fails("task.num_classes=2 cannot be overridden", "finetune", tmp_path / "data", checkpoint, "task.num_classes=2")
+    error = command("finetune", tmp_path / "data", checkpoint, "task.num_classes=2")
+    assert "task.num_classes=2 cannot be overridden" in error
     write(paths[1], rows[1::2])
-    fails("data was made from other inputs: source must be", "finetune", *files, *columns, *options, "--name", "cats")
+    error = command("finetune", *files, *columns, *options, "--name", "cats")
+    assert "data was made from other inputs: source must be" in error
 
 
 @pytest.mark.slow

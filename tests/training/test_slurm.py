@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ..fairseq_commands import same_bits
 from . import jobs
 from .cluster import Cluster, why_not
 
@@ -137,7 +138,7 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
     assert output(tmp_path, "stopped").count("resuming from") == 2
     updates = re.findall(r'train_inner \| .*"num_updates": "(\d+)"', jobs.read_log(run))
     assert updates == [str(i + 1) for i in range(UPDATES)]
-    assert jobs.same_bits(run, two_nodes)
+    assert same_bits(run / "checkpoints", two_nodes / "checkpoints")
 
 
 def test_error_in_a_rank_fails_the_job_and_is_printed(slurm, sbatch, mlm_data, tmp_path):

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from fairseq_linformer.cli import main
 from fairseq_linformer.training.run_folder import read_config
 from fairseq_linformer.training.slurm import SCRIPT
 
@@ -15,19 +14,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def submit(monkeypatch, capsys, tmp_path):
-    """Run the command in the root of the repository, and return its output or error."""
+def submit(command, monkeypatch, tmp_path):
+    """The command in the root of the repository."""
     monkeypatch.chdir(ROOT)
     monkeypatch.delenv("PYTHON", raising=False)
-
-    def submit(*arguments):
-        try:
-            main(["submit", f"--runs={tmp_path}/runs", *map(str, arguments)])
-        except SystemExit as end:
-            return str(end.code)
-        return capsys.readouterr().out
-
-    return submit
+    return lambda *words: command("submit", f"--runs={tmp_path}/runs", *words)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ..fairseq_commands import free_port
+from ..fairseq_commands import free_port, same_bits
 from . import jobs
 from .two_ranks import TwoRanks
 
@@ -84,4 +84,4 @@ def test_stopped_and_killed_jobs_resume_bit_identically(whole, mlm_data, tmp_pat
     status, output = finish(train())
     assert status == 0 and (run.folder / "done").exists(), output
     assert '"num_updates": "9"' in output and '"num_updates": "8"' not in output
-    assert jobs.same_bits(run.folder, whole)
+    assert same_bits(run.folder / "checkpoints", whole / "checkpoints")
